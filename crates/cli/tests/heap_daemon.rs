@@ -31,6 +31,32 @@ fn site_of_arena() {
     (1..=BLOCKS).for_each(|id| _ = ARENA.allocated(id, BLOCK_BYTES));
 }
 
+/// Four threads that allocate, free, grow and look whether all is as it was, for some seconds.
+fn churn() {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(4);
+    let work = move |thread: usize| {
+        let mut blocks: Vec<Vec<u8>> = Vec::new();
+        for round in 0.. {
+            if round % 1000 == 0 && std::time::Instant::now() > until {
+                break;
+            }
+            let byte = (round + thread) as u8;
+            blocks.push(vec![byte; 1 + round * 7 % 5000]);
+            if round % 3 == 0 {
+                let grown = blocks.remove(round % blocks.len());
+                assert!(grown.iter().all(|other| *other == grown[0]));
+            }
+            let at = round % (blocks.len() + 1);
+            if let Some(block) = blocks.get_mut(at) {
+                block.extend(vec![block[0]; 100]);
+            }
+            blocks.truncate(500);
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|thread| std::thread::spawn(move || work(thread))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// Does what it is told, and says when it has.
 #[test]
 #[ignore = "a program of the other tests, not one itself"]
@@ -45,6 +71,7 @@ fn obeys() {
                 let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(site_kept)).collect();
                 kept.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
             }
+            "churn" => churn(),
             "child" => {
                 let mut child = Command::new(std::env::current_exe().unwrap());
                 child.args(["--ignored", "--exact", "keeps"]).stdout(Stdio::null());
@@ -77,7 +104,7 @@ impl World {
         let place = Place::new();
         let traced = place.traced();
         let socket = format!("@ferretto-test-{name}-{}", std::process::id());
-        let mut heap = place.applet("heapprofd", &["--ring", "64mb"]);
+        let mut heap = place.applet("heapprofd", &["--ring", "128mb"]);
         heap.env("FERRETTO_HEAP", &socket).env("HEAPPROFD_NOTIFY_FD", "1");
         let mut heap = Daemon(heap.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let mut byte = [0];
@@ -305,7 +332,7 @@ fn what_is_not_done_is_said_in_the_trace() {
     for (config, words) in [
         ("sampling_interval_bytes: 1", "no program is named"),
         ("all: true", "sampling_interval_bytes must be"),
-        ("sampling_interval_bytes: 1 all: true shmem_size_bytes: 134217728", "ferretto heap --ring"),
+        ("sampling_interval_bytes: 1 all: true shmem_size_bytes: 268435456", "ferretto heap --ring"),
         ("sampling_interval_bytes: 1 all: true block_client: true", "never waits"),
     ] {
         let trace = world.record(config, || {});
@@ -324,6 +351,83 @@ fn a_name_that_is_taken_is_said() {
     assert!(stderr(&output).contains("another one runs"), "{}", stderr(&output));
     let output = second.env("FERRETTO_HEAP", "/a/file").output().unwrap();
     assert!(stderr(&output).contains("no name of a socket"), "{}", stderr(&output));
+}
+
+#[test]
+fn threads_allocate_on_while_sessions_come_and_go() {
+    let world = World::new("churn");
+    let mut programs = [world.program(true), world.program(false)];
+    for program in &mut programs {
+        writeln!(program.child.stdin.as_mut().unwrap(), "churn").unwrap();
+    }
+    let mut samples = 0;
+    for _ in 0..6 {
+        let trace = world.record("sampling_interval_bytes: 256 all: true", || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        });
+        let dumps = trace.iter().filter(|packet| {
+            matches!(&packet.data, Some(ferretto_protos::trace_packet::Data::ProfilePacket(it)) if !it.process_dumps.is_empty())
+        });
+        samples += dumps.count();
+    }
+    assert!(samples >= 12, "{samples} dumps");
+    for program in &mut programs {
+        let mut line = String::new();
+        program.says.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+        program.tell("keep");
+    }
+    let trace = world.record("sampling_interval_bytes: 1 all: true", || {
+        programs.iter_mut().for_each(|program| program.tell("keep"));
+    });
+    for name in ["libc.malloc", "rust.global"] {
+        assert_kept(heap(&trace, name).live("site_kept"), 1);
+    }
+}
+
+/// Programs that fork, run others and have threads, from their first line on or in the middle.
+#[test]
+fn what_programs_do_in_a_session_is_what_they_do_without() {
+    let world = World::new("programs");
+    let library = std::env::current_exe().unwrap().parent().unwrap().join("libferretto_preload.so");
+    let programs: [&[&str]; 3] = [
+        &[
+            "bash",
+            "-c",
+            "for i in 1 2 3; do (echo $i; exit $i) || echo \"status $?\"; done; echo a | sort | cat; ls /proc/self/fd | wc -l; exit 9",
+        ],
+        &[
+            "perl",
+            "-e",
+            "my %h = map { $_ => 'x' x $_ } 1..2000; print scalar(keys %h), \"\\n\"; exec 'echo', 'end';",
+        ],
+        &[
+            "python3",
+            "-c",
+            "import threading, subprocess\nt = [threading.Thread(target=lambda: [bytes(n) for n in range(20000)]) for _ in range(4)]\n[x.start() for x in t]; [x.join() for x in t]\nprint(subprocess.run(['sh', '-c', 'echo out; exit 3'], capture_output=True))",
+        ],
+    ];
+    for command in programs {
+        let run = |is_profiled: bool| {
+            let mut run = Command::new(command[0]);
+            run.args(&command[1..]);
+            if is_profiled {
+                run.env("FERRETTO_HEAP", &world.socket).env("LD_PRELOAD", &library);
+            }
+            run.output()
+                .ok()
+                .map(|output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+        };
+        let Some(plain) = run(false) else {
+            println!("skipped: there is no {}", command[0]);
+            continue;
+        };
+        // It waits, is profiled, and waits again.
+        assert_eq!(run(true).as_ref(), Some(&plain), "{command:?}");
+        world.record("sampling_interval_bytes: 256 all: true", || {
+            assert_eq!(run(true).as_ref(), Some(&plain), "{command:?}");
+        });
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ static ALLOCATOR: ferretto::heap::Profiled<System> = ferretto::heap::Profiled::n
 static ARENA: ferretto::heap::Heap = ferretto::heap::Heap::new("org.example.arena");
 static OTHER: ferretto::heap::Heap = ferretto::heap::Heap::new("org.example.other");
 
-const BLOCKS: u64 = 2000;
+const BLOCKS: u64 = 1000;
 const BLOCK_BYTES: u64 = 1000;
 const KEPT: u64 = BLOCKS * BLOCK_BYTES;
 
@@ -81,7 +81,7 @@ fn profile(place: &Place, with_library: bool, interval: &str, what: &str) -> Out
     if !alone.exists() {
         copy_program(env!("CARGO_BIN_EXE_ferretto"), &alone);
     }
-    let args = ["profile", "--heap", "--own", "-o", "t", "--ring", "64mb", "--interval", interval, "--"];
+    let args = ["profile", "--heap", "--own", "-o", "t", "--ring", "128mb", "--interval", interval, "--"];
     let mut profile = place.command(&alone, &args);
     let itself = std::env::current_exe().unwrap();
     if with_library {

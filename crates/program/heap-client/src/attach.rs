@@ -4,12 +4,14 @@
 
 use core::ffi::{c_char, c_void};
 use core::mem::{size_of, zeroed};
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use ferretto_shm::heap::{DAEMON_NAME, HEAD_BYTES, MAX_RECORD_BYTES, PAGE_BYTES, Reply, SOCKET_ENV};
 
-/// How long the profiler may take, who answers at once if he is there: a program must not wait for one that hangs.
-const TIMEOUT_SECONDS: libc::time_t = 2;
+/// How long the profiler may take, who answers at once if he is there: a program must not wait for one that hangs. Nor for a daemon whom others keep busy:
+/// it has not been started for him.
+const TIMEOUT: libc::timeval = libc::timeval { tv_sec: 2, tv_usec: 0 };
+const TIMEOUT_OF_DAEMON: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 200_000 };
 /// Of `sockaddr_un`: a zero, which says that the name is abstract, and the name.
 const MAX_NAME: usize = 108;
 /// The profiler's rings are some megabytes.
@@ -18,6 +20,8 @@ const MAX_RING_BYTES: usize = 1 << 30;
 /// The name of the profiler's socket, as bytes behind a zero: it is read once, and the environment may be the program's afterwards. Its length; 0 is none.
 static NAME: [AtomicU8; MAX_NAME] = [const { AtomicU8::new(0) }; MAX_NAME];
 static NAME_LEN: AtomicU8 = AtomicU8::new(0);
+/// Whether it is that of a daemon.
+static IS_DAEMON: AtomicBool = AtomicBool::new(false);
 
 /// What there is to write to.
 pub(crate) struct Attached {
@@ -87,6 +91,7 @@ fn read_environment() -> Option<bool> {
 
 /// The name of a user's daemon.
 fn name_daemon(user: libc::uid_t) {
+    IS_DAEMON.store(true, Ordering::Relaxed);
     // The last digits first.
     let (mut digits, mut rest, mut count) = ([0; 10], user, 0);
     for digit in &mut digits {
@@ -184,7 +189,7 @@ fn connect() -> Option<Fd> {
         return None;
     }
     let socket = Fd(socket);
-    let timeout = libc::timeval { tv_sec: TIMEOUT_SECONDS, tv_usec: 0 };
+    let timeout = if IS_DAEMON.load(Ordering::Relaxed) { TIMEOUT_OF_DAEMON } else { TIMEOUT };
     for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         let value = (&raw const timeout).cast::<c_void>();
         // SAFETY: the value is of the length that is said.

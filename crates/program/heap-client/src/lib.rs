@@ -10,6 +10,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `profiled` | an allocator in Rust that does so, for programs that have this linked |
+//! | [`off`] | the same for programs that are built without |
 //! | `library` | what there is in its place where `libferretto_preload.so` is loaded |
 //! | `thread` | what each thread has: how many bytes until the next sample |
 //! | `sampler` | which blocks are samples, and of how many bytes |
@@ -29,6 +30,7 @@ mod attach;
 mod client;
 mod heaps;
 mod library;
+pub mod off;
 mod profiled;
 mod ring;
 mod sampler;

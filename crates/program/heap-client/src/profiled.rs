@@ -33,9 +33,9 @@ const MAIN: HeapName = HeapName::new(b"rust.global").unwrap();
 /// Whatever allocator is inside does the work. Without a profiler it costs less than a nanosecond to count bytes down; with one a block that is no sample
 /// costs the same. It never allocates, waits or panics.
 #[derive(Debug, Default)]
-pub struct Profiled<A = System, const ON: bool = true>(A);
+pub struct Profiled<A = System>(A);
 
-impl<A, const ON: bool> Profiled<A, ON> {
+impl<A> Profiled<A> {
     /// The same allocator, profiled.
     pub const fn new(allocator: A) -> Self {
         Self(allocator)
@@ -44,13 +44,13 @@ impl<A, const ON: bool> Profiled<A, ON> {
 
 // SAFETY: every block is of the allocator inside, and is given back to it with the layout that it was asked for with.
 // JUSTIFICATION: there is no other way to make an allocator.
-unsafe impl<A: GlobalAlloc + 'static, const ON: bool> GlobalAlloc for Profiled<A, ON> {
+unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Profiled<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as for this function; so it is in all of these.
         // JUSTIFICATION: it is what is asked for.
         let real = || unsafe { self.0.alloc(layout) };
-        if !ON || passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
+        if passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
     }
 
     #[inline]
@@ -58,12 +58,12 @@ unsafe impl<A: GlobalAlloc + 'static, const ON: bool> GlobalAlloc for Profiled<A
         // SAFETY: as above.
         // JUSTIFICATION: as above.
         let real = || unsafe { self.0.alloc_zeroed(layout) };
-        if !ON || passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
+        if passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if ON && !is_unsampled(block.cast()) {
+        if !is_unsampled(block.cast()) {
             given_back(block);
         }
         // SAFETY: as above.
@@ -76,11 +76,7 @@ unsafe impl<A: GlobalAlloc + 'static, const ON: bool> GlobalAlloc for Profiled<A
         // SAFETY: as above.
         // JUSTIFICATION: as above.
         let real = || unsafe { self.0.realloc(block, layout, size) };
-        if !ON || (is_unsampled(block.cast()) && passes(size)) {
-            real()
-        } else {
-            moved::<A>(block, size, real)
-        }
+        if is_unsampled(block.cast()) && passes(size) { real() } else { moved::<A>(block, size, real) }
     }
 }
 
@@ -182,7 +178,7 @@ fn begin(is_seen_by_library: bool) {
 /// Where the memory comes from the program's allocator, it is in that one's heap as well. A program has 63 heaps of its own; what more there are is not
 /// profiled.
 #[derive(Debug)]
-pub struct Heap<const ON: bool = true> {
+pub struct Heap {
     name: HeapName,
     /// 0 before it has one.
     number: AtomicU32,
@@ -191,7 +187,7 @@ pub struct Heap<const ON: bool = true> {
 /// There was no number left.
 const NO_NUMBER: u32 = u32::MAX;
 
-impl<const ON: bool> Heap<ON> {
+impl Heap {
     /// A heap of this name, such as `org.example.arena`. Two of one name are one.
     ///
     /// # Panics
@@ -209,7 +205,7 @@ impl<const ON: bool> Heap<ON> {
     /// address, as a rule. Says whether it is a sample.
     #[inline]
     pub fn allocated(&self, id: u64, bytes: u64) -> bool {
-        let is_passed = !ON || usize::try_from(bytes).is_ok_and(passes);
+        let is_passed = usize::try_from(bytes).is_ok_and(passes);
         !is_passed && self.may_be_sample(id, bytes)
     }
 
@@ -226,7 +222,7 @@ impl<const ON: bool> Heap<ON> {
     /// It is taken back, and may be handed out again as soon as this returns.
     #[inline]
     pub fn freed(&self, id: u64) {
-        if ON && !is_unsampled_key(key(self.number.load(Ordering::Relaxed) as u8, id)) {
+        if !is_unsampled_key(key(self.number.load(Ordering::Relaxed) as u8, id)) {
             self.may_be_freed(id);
         }
     }
@@ -270,7 +266,7 @@ mod tests {
     #[test]
     fn what_the_allocator_inside_gives_is_what_one_gets() {
         static ALLOCATOR: Profiled<System> = Profiled::new(System);
-        static OFF: Profiled<System, false> = Profiled::new(System);
+        static OFF: crate::off::Profiled<System> = crate::off::Profiled::new(System);
         let layout = Layout::from_size_align(100, 64).unwrap();
         for allocator in [&ALLOCATOR as &dyn GlobalAlloc, &OFF] {
             // SAFETY: what was allocated is given back, with its layout, and not used afterwards.

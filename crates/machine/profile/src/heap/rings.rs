@@ -157,6 +157,7 @@ impl Rings {
             next_id: 0,
             looks: Looks::with(&books),
             paused_until: None,
+            has_said_full: false,
             shared: shared.clone(),
         };
         let run = move || {
@@ -293,6 +294,7 @@ struct Emptier {
     next_id: u64,
     looks: Looks,
     paused_until: Option<Instant>,
+    has_said_full: bool,
     shared: Arc<Shared>,
 }
 
@@ -447,6 +449,10 @@ impl Emptier {
             }
         }
         let is_room = self.is_room(user);
+        if !is_room && !self.has_said_full {
+            self.has_said_full = true;
+            tracing::warn!("too many programs: process {pid} of user {user}, and others, cannot be profiled");
+        }
         let ring_bytes = self.fixed_ring_bytes.or_else(|| self.session.as_ref().map(|of| of.ring_bytes));
         let ring = ring_bytes.filter(|_| is_room).and_then(|bytes| RingReader::create(bytes).ok());
         let Some(ring) = ring else { return self.refuse() };

@@ -402,9 +402,8 @@ impl Emptier {
 
     /// Programs that are there already when a session begins.
     fn decide(&mut self) {
+        let (mut began, mut taken) = (Vec::new(), self.taken());
         let Some(session) = &self.session else { return };
-        let mut began = Vec::new();
-        let mut taken = self.programs.iter().filter(|program| program.part == Part::Taken).count();
         let undecided = self.programs.iter_mut().filter(|program| program.part == Part::Undecided);
         for program in undecided.take(MAX_ANSWERS) {
             program.part = Part::None;
@@ -438,16 +437,8 @@ impl Emptier {
     }
 
     fn answer(&mut self, asking: Asking) {
-        let (pid, user) = (asking.pid, asking.user);
-        // The program that it was before: its ring is as it has left it.
-        if let Some(at) = self.programs.iter().position(|program| program.pid == pid) {
-            let mut before = self.programs.swap_remove(at);
-            if before.part == Part::Taken {
-                let emptied = self.empty(&mut before, true);
-                before.unread += u64::from(emptied == Emptied::More);
-                self.say_end(&before, emptied == Emptied::Broken);
-            }
-        }
+        let Asking { connection, pid, user, pidfd } = asking;
+        self.replace(pid);
         let is_room = self.is_room(user);
         if !is_room && !self.has_said_full {
             self.has_said_full = true;
@@ -456,47 +447,46 @@ impl Emptier {
         let ring_bytes = self.fixed_ring_bytes.or_else(|| self.session.as_ref().map(|of| of.ring_bytes));
         let ring = ring_bytes.filter(|_| is_room).and_then(|bytes| RingReader::create(bytes).ok());
         let Some(ring) = ring else { return self.refuse() };
-        let inode =
-            ring.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|of| format!(" {} ", of.st_ino));
-        let now = Instant::now();
-        let mut program = Program {
-            id: 0,
-            pid,
-            user,
-            pidfd: asking.pidfd,
-            ring,
-            part: Part::None,
-            has_ended: false,
-            heaps: 0,
-            inode: inode.map(String::into_bytes),
-            maps: Vec::new(),
-            maps_due: now,
-            maps_period: FIRST_MAPS_PERIOD,
-            unfinished_since: None,
-            before: Counts::default(),
-            unfinished: 0,
-            unread: 0,
-        };
-        let taken = self.programs.iter().filter(|program| program.part == Part::Taken).count();
-        let session = self.session.as_deref().filter(|of| !of.targets.no_startup && of.targets.may_want(pid));
-        let mut began = None;
-        if let Some(session) = session {
-            let said = self.looks.process(pid).unwrap_or_default();
-            if session.targets.want(pid, &said.cmdline) {
-                began = match taken < MAX_PROGRAMS {
-                    true => Some(program.begin(&mut self.next_id, session, said, true)),
-                    false => Some(Event::Refused),
-                };
-            }
-        }
+        let mut program = Program::new(pid, user, pidfd, ring);
+        let began = self.begin_newcomer(&mut program);
         let page = self.page.as_ref().and_then(SessionPage::as_fd);
-        if asking.connection.answer(self.reply, &program.ring, page).is_none() {
+        if connection.answer(self.reply, &program.ring, page).is_none() {
             return self.refuse();
         }
         if let Some(event) = began {
             self.push(event, program.maps.len());
         }
         self.programs.push(program);
+    }
+
+    /// The program that a process was before: its ring is as it has left it.
+    fn replace(&mut self, pid: u32) {
+        let Some(at) = self.programs.iter().position(|program| program.pid == pid) else { return };
+        let mut before = self.programs.swap_remove(at);
+        if before.part == Part::Taken {
+            let emptied = self.empty(&mut before, true);
+            before.unread += u64::from(emptied == Emptied::More);
+            self.say_end(&before, emptied == Emptied::Broken);
+        }
+    }
+
+    /// If the session that there is wants it: from its first line on.
+    fn begin_newcomer(&mut self, program: &mut Program) -> Option<Event> {
+        let (pid, taken) = (program.pid, self.taken());
+        let session = self.session.as_deref()?;
+        if session.targets.no_startup || !session.targets.may_want(pid) {
+            return None;
+        }
+        let said = self.looks.process(pid).unwrap_or_default();
+        session.targets.want(pid, &said.cmdline).then(|| match taken < MAX_PROGRAMS {
+            true => program.begin(&mut self.next_id, session, said, true),
+            false => Event::Refused,
+        })
+    }
+
+    /// How many programs the session has.
+    fn taken(&self) -> usize {
+        self.programs.iter().filter(|program| program.part == Part::Taken).count()
     }
 
     fn is_room(&self, user: u32) -> bool {
@@ -630,6 +620,30 @@ fn may_wait(all: usize, of_user: usize, is_trusted: bool) -> bool {
 }
 
 impl Program {
+    /// One that no session has.
+    fn new(pid: u32, user: u32, pidfd: OwnedFd, ring: RingReader) -> Self {
+        let inode =
+            ring.as_fd().and_then(|fd| rustix::fs::fstat(fd).ok()).map(|of| format!(" {} ", of.st_ino));
+        Self {
+            id: 0,
+            pid,
+            user,
+            pidfd,
+            ring,
+            part: Part::None,
+            has_ended: false,
+            heaps: 0,
+            inode: inode.map(String::into_bytes),
+            maps: Vec::new(),
+            maps_due: Instant::now(),
+            maps_period: FIRST_MAPS_PERIOD,
+            unfinished_since: None,
+            before: Counts::default(),
+            unfinished: 0,
+            unread: 0,
+        }
+    }
+
     /// A session has it from now on.
     fn begin(&mut self, next_id: &mut u64, session: &Session, said: Process, from_startup: bool) -> Event {
         self.id = *next_id;

@@ -21,6 +21,8 @@
 
 #![forbid(unsafe_code)]
 
+mod pairs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +30,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use ferretto_interop::Maker;
+
+pub use self::pairs::pairs;
 
 /// Both makers, ours first.
 pub const MAKERS: [Maker; 2] = [Maker::Ferretto, Maker::Upstream];

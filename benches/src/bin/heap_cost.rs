@@ -1,19 +1,18 @@
 //! Prints what the heap profiler costs a program: nanoseconds of a block that is allocated and given back, by itself, with the library that has nobody to tell,
-//! and with one that profiles; on one thread and on two. And what Python takes for a program that allocates much.
+//! with one that waits for a session of `ferretto heap`, and with one that profiles; on one thread and on two. The same for a program in Rust that has the SDK's allocator (`heap_cost_rust`) and no library.
+//! And what Python takes for a program that allocates much.
 //!
 //! `heap_cost [RUNS]`, with `libferretto_preload.so` beside the release build of `ferretto`: cargo build --release -p ferretto-cli -p ferretto-preload.
 
-use std::hint::black_box;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use ferretto_benches::pairs;
 use ferretto_interop::{Peers, ferretto};
-use rustix::time::{ClockId, clock_gettime};
+use ferretto_shm::heap::SOCKET_ENV;
 
 const RUNS: usize = 7;
-/// Blocks that live at a time: an allocator that is asked for one and has it back at once has it at hand.
-const BATCH: usize = 64;
-const BATCHES: usize = 200_000;
 /// So that a block that is sampled is as rare as none.
 const SELDOM: &str = "1gb";
 const PYTHON: &str = "
@@ -31,7 +30,11 @@ print(time.process_time() - began)
 enum With {
     Nothing,
     Library,
+    Waiting,
     Profiler(&'static str),
+    /// The program that has the SDK's allocator, and a profiler.
+    Sdk(Option<&'static str>),
+    SdkWaiting,
 }
 
 fn main() -> Result<(), String> {
@@ -43,6 +46,16 @@ fn main() -> Result<(), String> {
     }
     let runs = args.first().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
     let peers = ferretto()?;
+    let mut daemon = peers.ferretto();
+    daemon.arg("heap").env(SOCKET_ENV, socket()).stderr(Stdio::null());
+    let mut daemon = daemon.spawn().map_err(|error| error.to_string())?;
+    std::thread::sleep(Duration::from_secs(1));
+    let result = run(&peers, runs);
+    daemon.kill().and_then(|()| daemon.wait()).map_err(|error| error.to_string())?;
+    result
+}
+
+fn run(peers: &Peers, runs: usize) -> Result<(), String> {
     let itself = std::env::current_exe().map_err(|error| error.to_string())?.display().to_string();
     println!("nanoseconds of a block of 48 to 111 bytes allocated and given back, the least of {runs} runs");
     for threads in ["1", "2"] {
@@ -50,16 +63,34 @@ fn main() -> Result<(), String> {
         let cases = [
             With::Nothing,
             With::Library,
+            With::Waiting,
             With::Profiler(SELDOM),
             With::Profiler("512k"),
             With::Profiler("32k"),
         ];
-        print(&peers, runs, &format!("threads {threads}"), &command, &cases)?;
+        print(peers, runs, &format!("threads {threads}"), &command, &cases)?;
+    }
+    let with_sdk = format!("{itself}_rust");
+    for threads in ["1", "2"] {
+        let cases = [
+            With::Nothing,
+            With::Sdk(None),
+            With::SdkWaiting,
+            With::Sdk(Some(SELDOM)),
+            With::Sdk(Some("512k")),
+            With::Sdk(Some("32k")),
+        ];
+        print(peers, runs, &format!("SDK, {threads}"), &[&itself, "pairs", threads, &with_sdk], &cases)?;
     }
     println!("seconds of a processor that Python takes to allocate");
     let cases =
         [With::Nothing, With::Library, With::Profiler("512k"), With::Profiler("32k"), With::Profiler("4k")];
-    print(&peers, runs, "python3", &["python3", "-c", PYTHON], &cases)
+    print(peers, runs, "python3", &["python3", "-c", PYTHON], &cases)
+}
+
+/// Where the daemon is.
+fn socket() -> String {
+    format!("@ferretto-heap-cost-{}", std::process::id())
 }
 
 /// In turn, so that what else the machine does is in all of them.
@@ -88,51 +119,35 @@ fn measure(peers: &Peers, with: With, command: &[&str]) -> Result<f64, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let program = PathBuf::from(peers.ferretto().get_program());
     let library = program.parent().map(|folder| folder.join("libferretto_preload.so")).unwrap_or_default();
+    let profile = |mut by: Command, interval: &str, what: &str| {
+        by.args(["profile", "--heap", "--own", "-q", "--interval", interval, "-o"]);
+        by.arg(folder.path().join("t")).arg("--").arg(what);
+        by
+    };
+    // Behind the program and its arguments there may be another one with the same.
+    let (command, with_sdk) = command.split_at(command.len().min(3));
+    let with_sdk = with_sdk.first().copied().unwrap_or_default();
     let mut run = match with {
-        With::Nothing | With::Library => Command::new(command[0]),
-        With::Profiler(interval) => {
-            let mut profile = peers.ferretto();
-            profile.args(["profile", "--heap", "--own", "-q", "--interval", interval, "-o"]);
-            profile.arg(folder.path().join("t")).arg("--").arg(command[0]);
-            profile
+        With::Nothing | With::Library | With::Waiting => Command::new(command[0]),
+        With::Profiler(interval) => profile(peers.ferretto(), interval, command[0]),
+        With::Sdk(None) | With::SdkWaiting => Command::new(with_sdk),
+        With::Sdk(Some(interval)) => {
+            // It has no library beside it.
+            let alone = folder.path().join("ferretto");
+            std::fs::copy(&program, &alone).map_err(|error| error.to_string())?;
+            profile(Command::new(alone), interval, with_sdk)
         }
     };
-    if matches!(with, With::Library) {
+    if matches!(with, With::Library | With::Waiting) {
         run.env("LD_PRELOAD", library);
+    }
+    match with {
+        With::Waiting | With::SdkWaiting => _ = run.env(SOCKET_ENV, socket()),
+        // Whoever else's daemon is here.
+        With::Library | With::Sdk(None) => _ = run.env(SOCKET_ENV, "@ferretto-heap-cost-nobody"),
+        _ => {}
     }
     let output = run.args(&command[1..]).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.trim().parse().map_err(|_| format!("{run:?}: {said}{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// The program: nanoseconds of a pair, of the fastest of some rounds.
-fn pairs(threads: usize) -> Result<(), String> {
-    let threads: Vec<_> = (0..threads)
-        .map(|_| std::thread::spawn(|| (0..5).map(|_| round()).fold(f64::MAX, f64::min)))
-        .collect();
-    let mut sum = 0.0;
-    let count = threads.len() as f64;
-    for thread in threads {
-        sum += thread.join().map_err(|_| "a thread has failed".to_owned())?;
-    }
-    println!("{}", sum / count);
-    Ok(())
-}
-
-fn round() -> f64 {
-    let mut blocks: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
-    let began_ns = used_ns();
-    for batch in 0..BATCHES / 5 {
-        for (number, block) in blocks.iter_mut().enumerate() {
-            *block = black_box(Vec::with_capacity(48 + (batch + number) % 64));
-        }
-        blocks.iter_mut().for_each(|block| drop(std::mem::take(black_box(block))));
-    }
-    (used_ns() - began_ns) as f64 / (BATCHES / 5 * BATCH) as f64
-}
-
-/// Of a processor's time, by this thread.
-fn used_ns() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

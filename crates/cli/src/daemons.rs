@@ -1,10 +1,11 @@
-//! `ferretto traced`, `ferretto probes`, `ferretto perf` and `ferretto relay`: the daemons, with upstream's flags.
+//! `ferretto traced`, `ferretto probes`, `ferretto perf`, `ferretto heap` and `ferretto relay`: the daemons, with upstream's flags.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::{Address, default_consumer, default_producer, environment};
@@ -12,16 +13,20 @@ use ferretto_ipc::descriptors;
 use ferretto_probes::ProbesOptions;
 use ferretto_producer::Connector;
 use ferretto_profile::ProfileOptions;
+use ferretto_profile::heap::HeapOptions;
 use ferretto_relay::RelayOptions;
 use ferretto_sandbox::Capability;
 use ferretto_traced::daemon::{self, DaemonOptions, RelayEndpoints, SocketPermissions, Stage};
 
+use crate::profile::heap;
 use crate::shut_in::{self, ShutInArgs};
 use crate::wake::Signals;
 use crate::{background, report};
 
 /// Names the descriptor that gets a `1` when the sampler is registered (upstream: traced_perf's main).
 const PERF_NOTIFY_ENV: &str = "TRACED_PERF_NOTIFY_FD";
+/// Names the descriptor that gets a `1` when the heap profiler is registered.
+const HEAP_NOTIFY_ENV: &str = "HEAPPROFD_NOTIFY_FD";
 /// Names the descriptor that gets a `1` when the probes are registered (upstream: traced_probes's main).
 const PROBES_NOTIFY_ENV: &str = "TRACED_PROBES_NOTIFY_FD";
 
@@ -92,6 +97,28 @@ pub(crate) struct PerfArgs {
     #[command(flatten)]
     shut_in: ShutInArgs,
 }
+
+/// Offers what programs allocate to a tracing service, as upstream's `heapprofd`: the data source android.heapprofd.
+#[derive(clap::Parser, Debug)]
+#[command(name = "heapprofd", version, after_help = HEAP_HELP)]
+pub(crate) struct HeapArgs {
+    /// Go on in the background.
+    #[arg(long)]
+    background: bool,
+
+    /// Memory between each program and the profiler, from 4mb on, for samples that were not read yet. It is used while a session wants the program.
+    #[arg(long, value_name = "SIZE", default_value = "8mb", value_parser = heap::ring_kb)]
+    ring: u64,
+
+    #[command(flatten)]
+    shut_in: ShutInArgs,
+}
+
+const HEAP_HELP: &str = "\
+Programs can be profiled that were started while it ran, with libferretto_preload.so before their libraries
+(LD_PRELOAD), or that have ferretto::heap::Profiled as their allocator: those of its own user, or of all if it is root.
+FERRETTO_HEAP=@NAME gives it another socket, and programs that have the same in their environment.
+HEAPPROFD_NOTIFY_FD names a descriptor that gets a 1 when the data source is registered.";
 
 /// Carries this machine's producers to the tracing service of another, as upstream's `traced_relay`.
 #[derive(clap::Parser, Debug)]
@@ -193,6 +220,15 @@ pub(crate) fn perf(args: &PerfArgs) -> ExitCode {
     finish(run_perf(args))
 }
 
+/// Profiles until SIGTERM or SIGINT.
+pub(crate) fn heap(args: &HeapArgs) -> ExitCode {
+    crate::log::to_stderr("info");
+    if let Some(status) = launched(args.background) {
+        return status;
+    }
+    finish(run_heap(args))
+}
+
 /// Relays until SIGTERM or SIGINT.
 pub(crate) fn relay(args: &RelayArgs) -> ExitCode {
     crate::log::to_stderr("info");
@@ -268,6 +304,28 @@ fn run_perf(args: &PerfArgs) -> Result<()> {
     args.shut_in.become_user(&rights)?;
     args.shut_in.shut_in(&rights);
     Ok(ferretto_profile::run(options)?)
+}
+
+fn run_heap(args: &HeapArgs) -> Result<()> {
+    let notify = notify_descriptor(HEAP_NOTIFY_ENV)?;
+    let listener = heap::listen()?;
+    if args.background {
+        background::enter()?;
+    }
+    descriptors::raise_limit();
+    let signals = Signals::install()?;
+    let options = HeapOptions {
+        connector: Connector::Default,
+        listener,
+        waiting_ring_bytes: Some(usize::try_from(args.ring * 1024)?),
+        stop: signals.stop().try_clone_to_owned()?,
+        notify,
+        summary: Arc::default(),
+    };
+    let rights = shut_in::heap(&default_producer()?);
+    args.shut_in.become_user(&rights)?;
+    args.shut_in.shut_in(&rights);
+    Ok(ferretto_profile::heap::run(options)?)
 }
 
 /// Whether the kernel shows what is inside of a process of root's.

@@ -1,6 +1,6 @@
 //! The `ferretto` command: records a Linux machine, and stands in for upstream's programs.
 //!
-//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `traced_perf`, `traced_relay`, `trigger_perfetto`,
+//! One binary, a module a command. Linked or copied as `perfetto`, `traced`, `traced_probes`, `traced_perf`, `heapprofd`, `traced_relay`, `trigger_perfetto`,
 //! `websocket_bridge` or `tracebox` it is that program.
 #![forbid(unsafe_code)]
 
@@ -80,6 +80,7 @@ enum Command {
     Traced(TracedArgs),
     Probes(daemons::ProbesArgs),
     Perf(daemons::PerfArgs),
+    Heap(daemons::HeapArgs),
     Relay(daemons::RelayArgs),
     /// Upstream's command line client, flag for flag: see `ferretto perfetto --help`.
     #[command(disable_help_flag = true)]
@@ -171,6 +172,7 @@ fn run(command: Command) -> ExitCode {
         Command::Traced(args) => return daemons::traced(&args),
         Command::Probes(args) => return daemons::probes(&args),
         Command::Perf(args) => return daemons::perf(&args),
+        Command::Heap(args) => return daemons::heap(&args),
         Command::Relay(args) => return daemons::relay(&args),
         Command::Perfetto { args } => return tracebox::Applet::Perfetto.run(&args),
         Command::Bridge(args) => bridge::main(&args),

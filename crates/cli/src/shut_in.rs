@@ -157,6 +157,15 @@ pub(crate) fn perf(services: &[Address]) -> Rights {
     }
 }
 
+/// The heap profiler reads what programs have mapped, as the sampler does. What they share with it comes in by its socket.
+pub(crate) fn heap(services: &[Address]) -> Rights {
+    Rights {
+        looks_into_programs: true,
+        capabilities: vec![Capability::SysPtrace, Capability::DacReadSearch],
+        ..connecting_to(services)
+    }
+}
+
 /// The relay has a socket, and makes connections.
 pub(crate) fn relay(sockets: &[Address], service: &Address) -> Rights {
     Rights { removes: folders(sockets), ..connecting_to(std::slice::from_ref(service)) }
@@ -329,7 +338,7 @@ mod tests {
         let local = Address::Path("/run/nowhere/socket".into());
         let sockets = |folder: &Path| vec![Address::Path(folder.join("socket"))];
         type Profile<'a> = (&'a str, &'a dyn Fn(&Path) -> Rights, &'a str);
-        let profiles: [Profile<'_>; 13] = [
+        let profiles: [Profile<'_>; 14] = [
             ("traced", &|_| traced(std::slice::from_ref(&local), vec!["/nowhere".into()]), "2 "),
             ("traced's sockets", &|folder| traced(&sockets(folder), Vec::new()), "2 d"),
             ("traced's files", &|folder| traced(&[], vec![folder.to_owned()]), "2 wm"),
@@ -338,6 +347,7 @@ mod tests {
             ("probes by vsock", &|_| probes(&[Address::Vsock { cid: 2, port: 1 }]), "5 r"),
             // It may open a device, too.
             ("perf", &|_| perf(std::slice::from_ref(&local)), "5 rvu"),
+            ("heap", &|_| heap(std::slice::from_ref(&local)), "2 rvu"),
             ("relay", &|_| relay(std::slice::from_ref(&local), &service), "0 t"),
             ("relay to a named service", &|_| relay(std::slice::from_ref(&local), &named), "0 ut"),
             ("relay's sockets", &|folder| relay(&sockets(folder), &elsewhere), "0 d"),

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::bridge::BridgeArgs;
-use crate::daemons::{PerfArgs, ProbesArgs, RelayArgs, TracedArgs};
+use crate::daemons::{HeapArgs, PerfArgs, ProbesArgs, RelayArgs, TracedArgs};
 use crate::private::Folder;
 use crate::{background, bridge, daemons, perfetto, report, triggers};
 
@@ -32,12 +32,11 @@ pub(crate) enum Applet {
     Traced,
     Probes,
     Perf,
+    Heap,
     Trigger,
     Relay,
     Bridge,
     Tracebox,
-    /// A program of upstream that we do not have.
-    Missing(&'static str),
 }
 
 impl Applet {
@@ -51,7 +50,7 @@ impl Applet {
             "tracebox" => Self::Tracebox,
             "traced_relay" => Self::Relay,
             "traced_perf" => Self::Perf,
-            "heapprofd" => Self::Missing("heapprofd"),
+            "heapprofd" => Self::Heap,
             "websocket_bridge" => Self::Bridge,
             _ => return None,
         })
@@ -67,14 +66,11 @@ impl Applet {
             Self::Traced => daemons::traced(&TracedArgs::parse_from(with_name("traced", args))),
             Self::Probes => daemons::probes(&ProbesArgs::parse_from(with_name("traced_probes", args))),
             Self::Perf => daemons::perf(&PerfArgs::parse_from(with_name("traced_perf", args))),
+            Self::Heap => daemons::heap(&HeapArgs::parse_from(with_name("heapprofd", args))),
             Self::Relay => daemons::relay(&RelayArgs::parse_from(with_name("traced_relay", args))),
             Self::Trigger => trigger(&texts(args)),
             Self::Bridge => done(bridge::main(&BridgeArgs::parse_from(with_name("websocket_bridge", args)))),
             Self::Tracebox => tracebox(args),
-            Self::Missing(name) => {
-                eprintln!("error: {name} is not part of Ferretto yet");
-                ExitCode::FAILURE
-            }
         }
     }
 }
@@ -230,7 +226,7 @@ mod tests {
             ("websocket_bridge", Some(Applet::Bridge)),
             ("traced_relay", Some(Applet::Relay)),
             ("traced_perf", Some(Applet::Perf)),
-            ("heapprofd", Some(Applet::Missing("heapprofd"))),
+            ("heapprofd", Some(Applet::Heap)),
             ("ferretto", None),
             ("perfetto2", None),
         ];

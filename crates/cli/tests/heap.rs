@@ -2,15 +2,14 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use common::heap::{Figures, Heap, assert_about};
 use common::{Place, assert_status, packets, stderr};
-use ferretto_protos::TracePacket;
-use ferretto_protos::trace_packet::Data;
 
 const LIBRARY: &str = "libferretto_preload.so";
 
@@ -100,98 +99,6 @@ fn profile(place: &Place, args: &[&str], command: &[impl AsRef<std::ffi::OsStr>]
     let mut profile = place.ferretto(&["profile", "--heap", "--own", "-o", "t"]);
     profile.env("FERRETTO_PRELOAD", library()).args(["--ring", "64mb"]).args(args).arg("--").args(command);
     profile.output().unwrap()
-}
-
-/// A site's figures in a dump.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Figures {
-    allocated: u64,
-    freed: u64,
-    max: u64,
-}
-
-/// By process: the last figures of each stack, functions from the outermost on, and how many dumps there were.
-#[derive(Debug, Default)]
-struct Heap {
-    sites: BTreeMap<(u32, u64), (Vec<String>, Figures)>,
-    dumps: usize,
-}
-
-impl Heap {
-    fn read(packets: &[TracePacket]) -> Self {
-        let (mut names, mut frames, mut stacks) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (mut heap, mut next_index) = (Self::default(), 0);
-        for packet in packets {
-            let data = packet.interned_data.clone().unwrap_or_default();
-            for name in data.function_names {
-                names.insert(name.iid(), String::from_utf8(name.str.unwrap().to_vec()).unwrap());
-            }
-            for frame in data.frames {
-                frames.insert(frame.iid(), frame.function_name_id());
-            }
-            for stack in data.callstacks {
-                stacks.insert(stack.iid(), stack.frame_ids);
-            }
-            let Some(Data::ProfilePacket(profile)) = &packet.data else { continue };
-            assert_eq!(profile.index(), next_index, "none is missing");
-            next_index += 1;
-            heap.dumps += usize::from(!profile.continued());
-            for dump in &profile.process_dumps {
-                assert_eq!((dump.heap_name(), dump.buffer_overran()), ("libc.malloc", false));
-                for sample in &dump.samples {
-                    let ids = &stacks[&sample.callstack_id()];
-                    let name = |frame: &u64| names.get(&frames[frame]).cloned().unwrap_or_default();
-                    let figures = Figures {
-                        allocated: sample.self_allocated(),
-                        freed: sample.self_freed(),
-                        max: sample.self_max(),
-                    };
-                    assert!(figures.freed <= figures.allocated || figures.max > 0);
-                    let pid = u32::try_from(dump.pid()).unwrap();
-                    let names = ids.iter().map(name).collect();
-                    heap.sites.insert((pid, sample.callstack_id()), (names, figures));
-                }
-            }
-        }
-        heap
-    }
-
-    /// Of all stacks with a function that is called like this.
-    fn of(&self, name: &str) -> Figures {
-        self.within(name).fold(Figures::default(), |sum, (_, figures)| Figures {
-            allocated: sum.allocated + figures.allocated,
-            freed: sum.freed + figures.freed,
-            max: sum.max + figures.max,
-        })
-    }
-
-    fn within(&self, name: &str) -> impl Iterator<Item = (u32, Figures)> {
-        let all = self
-            .sites
-            .iter()
-            .filter(move |(_, (stack, _))| stack.iter().any(|function| function.contains(name)));
-        all.map(|((pid, _), (_, figures))| (*pid, *figures))
-    }
-
-    fn live(&self, name: &str) -> u64 {
-        let Figures { allocated, freed, .. } = self.of(name);
-        allocated - freed
-    }
-
-    fn pids(&self, name: &str) -> BTreeSet<u32> {
-        self.within(name).map(|(pid, _)| pid).collect()
-    }
-}
-
-/// The noise of so many bytes, five sigma of it: that of as many points as there are intervals in them.
-fn noise(bytes: u64, interval: u64) -> f64 {
-    5.0 * (bytes as f64 * interval as f64).sqrt()
-}
-
-#[track_caller]
-fn assert_about(found: u64, expected: u64, interval: u64) {
-    let off = (found as f64 - expected as f64).abs();
-    assert!(off <= noise(expected, interval), "{found}, not about {expected}");
 }
 
 #[test]
@@ -327,7 +234,11 @@ int main(void) {
 
 /// A program in C, if there is a compiler.
 fn compiled(place: &Place, flags: &[&str]) -> Option<PathBuf> {
-    let (source, program) = (place.write("program.c", C_PROGRAM), place.path("program"));
+    compiled_from(place, C_PROGRAM, flags)
+}
+
+fn compiled_from(place: &Place, text: &str, flags: &[&str]) -> Option<PathBuf> {
+    let (source, program) = (place.write("program.c", text), place.path("program"));
     let done = Command::new("cc").args(["-g", "-O1", "-o"]).arg(&program).arg(&source).args(flags).output();
     match done {
         Ok(done) if done.status.success() => Some(program),
@@ -373,6 +284,113 @@ fn a_program_without_a_loader_is_refused() {
     let output = profile(&place, &[], &[&program]);
     assert_status(&output, 1);
     assert!(stderr(&output).contains("linked statically"), "{}", stderr(&output));
+}
+
+/// Heaps of a program's own, by upstream's functions. They are not there without the library.
+const C_HEAPS: &str = r#"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define WEAK __attribute__((weak))
+#define SITE __attribute__((noinline)) void
+typedef struct AHeapInfo AHeapInfo;
+typedef struct AHeapProfileEnableCallbackInfo EnableInfo;
+typedef struct AHeapProfileDisableCallbackInfo DisableInfo;
+WEAK uint64_t AHeapProfileEnableCallbackInfo_getSamplingInterval(const EnableInfo *);
+WEAK AHeapInfo *AHeapInfo_create(const char *);
+WEAK AHeapInfo *AHeapInfo_setEnabledCallback(AHeapInfo *, void (*)(void *, const EnableInfo *), void *);
+WEAK AHeapInfo *AHeapInfo_setDisabledCallback(AHeapInfo *, void (*)(void *, const DisableInfo *), void *);
+WEAK uint32_t AHeapProfile_registerHeap(AHeapInfo *);
+WEAK bool AHeapProfile_reportAllocation(uint32_t, uint64_t, uint64_t);
+WEAK bool AHeapProfile_reportSample(uint32_t, uint64_t, uint64_t);
+WEAK void AHeapProfile_reportFree(uint32_t, uint64_t);
+static void enabled(void *data, const EnableInfo *info) { *(uint64_t *)data += AHeapProfileEnableCallbackInfo_getSamplingInterval(info); }
+static void disabled(void *data, const DisableInfo *info) { (void)info; *(uint64_t *)data = 0; }
+static int sampled;
+SITE reports(uint32_t heap, uint64_t size) { for (uint64_t i = 1; i <= 2000; i++) sampled += AHeapProfile_reportAllocation(heap, i * 16, size); }
+SITE chooses(uint32_t heap) { for (uint64_t i = 1; i <= 100; i++) if (!AHeapProfile_reportSample(heap, 1 << 20 | i, 5000)) sampled = -1; }
+SITE frees(uint32_t heap) { for (uint64_t i = 1; i <= 1000; i++) AHeapProfile_reportFree(heap, i * 16); }
+int main(void) {
+    if (!AHeapInfo_create) { puts("no library"); return 0; }
+    char longest[64] = {0}, toolong[65] = {0};
+    for (int i = 0; i < 63; i++) longest[i] = 'x';
+    for (int i = 0; i < 64; i++) toolong[i] = 'x';
+    if (AHeapInfo_create(toolong) || AHeapInfo_create("") || AHeapInfo_create(NULL) || AHeapProfile_registerHeap(NULL)) return 1;
+    uint64_t interval = 0;
+    AHeapInfo *info = AHeapInfo_create("test.arena");
+    if (AHeapInfo_setEnabledCallback(info, enabled, &interval) != info || AHeapInfo_setDisabledCallback(info, disabled, &interval) != info) return 2;
+    if (interval) return 3;
+    uint32_t arena = AHeapProfile_registerHeap(info);
+    uint32_t other = AHeapProfile_registerHeap(AHeapInfo_create(longest));
+    if (!arena || !other || arena == other) return 4;
+    reports(0, 1000); reports(63, 1000); reports(4000000000u, 1000);
+    if (sampled) return 5;
+    reports(arena, 1000); reports(other, 500); chooses(other); frees(arena);
+    fflush(stdout);
+    if (fork() == 0) { reports(arena, 100); _exit(0); }
+    int status;
+    if (wait(&status) < 0 || status) return 6;
+    printf("%llu %s\n", (unsigned long long)interval, sampled > 0 ? "sampled" : "not");
+    return 0;
+}
+"#;
+
+#[test]
+fn heaps_of_a_programs_own_have_what_it_reports_and_nothing_else_has() {
+    let place = Place::new();
+    let Some(program) = compiled_from(&place, C_HEAPS, &[]) else { return };
+    let output = profile(&place, &["--interval", "1"], &[&program]);
+    assert_status(&output, 0);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 sampled\n");
+    let packets = packets(&place.path("t"));
+    let arena = Heap::read_heap(&packets, "test.arena");
+    // Also of the child, whose numbers are those of the parent.
+    let figures = Figures { allocated: 2_200_000, freed: 1_000_000, max: 0 };
+    assert_eq!(arena.of("reports"), figures, "{}", stderr(&output));
+    assert_eq!(arena.pids("reports").len(), 2);
+    let other = Heap::read_heap(&packets, &"x".repeat(63));
+    assert_eq!((other.live("reports"), other.live("chooses")), (1_000_000, 500_000));
+    // The innermost function is the program's, not the library's.
+    assert!(
+        other
+            .sites
+            .values()
+            .all(|(stack, _)| ["reports", "chooses"].contains(&stack.last().unwrap().as_str()))
+    );
+    assert_eq!(Heap::read(&packets).of("reports"), Figures::default());
+    assert!(stderr(&output).contains(", in test.arena\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn samples_of_such_heaps_stand_for_what_there_is() {
+    let place = Place::new();
+    let Some(program) = compiled_from(&place, C_HEAPS, &[]) else { return };
+    let mut live = [0; 2];
+    for _ in 0..8 {
+        let output = profile(&place, &["--interval", "8k"], &[&program]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "8192 sampled\n");
+        let packets = packets(&place.path("t"));
+        live[0] += Heap::read_heap(&packets, "test.arena").of("reports").allocated;
+        live[1] += Heap::read_heap(&packets, &"x".repeat(63)).of("reports").allocated;
+    }
+    assert_about(live[0], 8 * 2_200_000, 8192);
+    assert_about(live[1], 8 * 1_000_000, 8192);
+}
+
+#[test]
+fn a_program_that_reports_heaps_runs_without_the_library_and_without_a_profiler() {
+    let place = Place::new();
+    let Some(program) = compiled_from(&place, C_HEAPS, &[]) else { return };
+    let run = |library: Option<PathBuf>| {
+        let output = Command::new(&program)
+            .env_remove("FERRETTO_HEAP")
+            .envs(library.map(|it| ("LD_PRELOAD", it)))
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    assert_eq!((run(None).as_str(), run(Some(library())).as_str()), ("no library\n", "0 not\n"),);
 }
 
 /// Programs that use much of what the C library has, and what they print.

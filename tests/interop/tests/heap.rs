@@ -1,9 +1,14 @@
-//! Heaps of `ferretto profile --heap`, as the real Trace Processor reads them.
+//! Heaps of `ferretto profile --heap` and `ferretto heap`, as the real Trace Processor reads them.
 
 use std::hint::black_box;
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use ferretto_interop::{Peers, TraceQuery, ferretto, need, trace_query};
+use ferretto_interop::{
+    Maker, Peers, TraceQuery, World, config, end_into_file, ferretto, need, through_each_service, trace_query,
+};
 
 const BLOCKS: i64 = 2000;
 const BLOCK_BYTES: i64 = 1000;
@@ -29,6 +34,16 @@ fn site_returned() {
 #[test]
 #[ignore = "a program of the other tests, not one itself"]
 fn allocates() {
+    site_returned();
+    site_held();
+    std::process::exit(0);
+}
+
+/// The same, when it is told to.
+#[test]
+#[ignore = "a program of the other tests, not one itself"]
+fn allocates_later() {
+    std::io::stdin().read_line(&mut String::new()).unwrap();
     site_returned();
     site_held();
     std::process::exit(0);
@@ -108,4 +123,57 @@ fn trace_processor_has_samples_that_stand_for_what_there_is() {
         assert!(((found - expected) as f64).abs() < noise, "{answers:?}");
     }
     assert_eq!(losses, Vec::<String>::new());
+}
+
+/// `ferretto heap`, as the data source of a service, and a program that runs when the session begins.
+mod daemon {
+    use super::*;
+
+    through_each_service!(check);
+
+    fn check(peers: &Peers, maker: Maker) {
+        let sql = need!(trace_query());
+        let ours = need!(ferretto());
+        let socket = format!("@ferretto-interop-{maker:?}-{}", std::process::id());
+        let mut world = World::with_traced(peers, maker);
+        let mut heap = ours.ferretto();
+        heap.args(["heap", "--ring", "128mb"]).env("FERRETTO_HEAP", &socket);
+        world.start(heap, "heap");
+        world.wait_for_data_source("android.heapprofd");
+        let mut running = Command::new(std::env::current_exe().unwrap());
+        running.args(["--ignored", "--exact", "allocates_later"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        running.env("FERRETTO_HEAP", &socket).env("LD_PRELOAD", library());
+        let mut running = running.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let text = format!(
+            r#"buffers {{ size_kb: 65536 }}
+            data_sources {{ config {{ name: "android.heapprofd" heapprofd_config {{
+                sampling_interval_bytes: 1 pid: {}
+            }} }} }}"#,
+            running.id()
+        );
+        let mut consumer = world.consumer();
+        consumer.enable_tracing(config(&text), None).expect("a session");
+        std::thread::sleep(Duration::from_secs(1));
+        running.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(running.wait().unwrap().success());
+        let trace = world.path("trace");
+        end_into_file(&mut consumer, &trace);
+        let answers = sql.numbers(
+            &trace,
+            &[
+                &of_site("site_held", "coalesce(sum(bytes), 0)", ""),
+                &of_site("site_returned", "coalesce(sum(bytes), 0)", "and bytes > 0"),
+                &of_site("site_returned", "coalesce(sum(bytes), 0)", "and bytes < 0"),
+            ],
+        );
+        let [held, allocated, freed] = answers.as_slice() else { panic!("{answers:?}") };
+        // What went before the thread has looked whether there is a session is not there: 4 KiB at most.
+        let all = KEPT + list();
+        assert!(
+            *held == all && (all - 4096..=all).contains(allocated) && -freed == *allocated,
+            "{answers:?}"
+        );
+        assert_eq!(sql.losses(&trace), Vec::<String>::new());
+    }
 }

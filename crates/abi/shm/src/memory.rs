@@ -141,6 +141,30 @@ impl SharedMemory {
         Self::map_fd(fd, len)
     }
 
+    /// The same, that other processes can read only: since Linux 5.1.
+    pub(crate) fn create_for_readers(len: usize) -> Result<Self, MemoryError> {
+        check_len(len as u64)?;
+        let fd = rustix::fs::memfd_create(MEMFD_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(MemoryError::os("create a memfd"))?;
+        rustix::fs::ftruncate(&fd, len as u64).map_err(MemoryError::os("set the size of the memfd"))?;
+        let memory = Self::map_fd(fd, len)?;
+        let seals = needed_seals() | SealFlags::FUTURE_WRITE;
+        if let Some(fd) = &memory.fd {
+            rustix::fs::fcntl_add_seals(fd, seals).map_err(MemoryError::os("seal the memfd"))?;
+        }
+        Ok(memory)
+    }
+
+    /// Gives back what the system provides from here to the end: it is all 0 then.
+    pub(crate) fn give_back(&self, from: usize) {
+        use rustix::fs::FallocateFlags;
+        if let Some(fd) = &self.fd {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // What is not given back is written over some time.
+            let _ = rustix::fs::fallocate(fd, flags, from as u64, self.len.saturating_sub(from) as u64);
+        }
+    }
+
     /// Maps memory that a peer has sent.
     ///
     /// # Errors

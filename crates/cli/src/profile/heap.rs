@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use ferretto_ipc::address::environment;
-use ferretto_profile::heap::{LIBRARY, Listener, is_static};
+use ferretto_profile::heap::{LIBRARY, Listener, has_client, is_static};
 use ferretto_protos::HeapprofdConfig;
 use ferretto_protos::heapprofd_config::ContinuousDumpConfig;
 use ferretto_shm::heap::SOCKET_ENV;
@@ -42,7 +42,7 @@ pub(super) fn interval(text: &str) -> Result<u64, String> {
 }
 
 /// A ring's size in KiB.
-pub(super) fn ring_kb(text: &str) -> Result<u64, String> {
+pub(crate) fn ring_kb(text: &str) -> Result<u64, String> {
     let kb = units::parse_size_kb(text).ok_or("expected a number and mb, as in 16mb")?;
     match kb {
         RING_MIN_KB..=RING_MAX_KB if kb.is_power_of_two() => Ok(kb),
@@ -50,28 +50,50 @@ pub(super) fn ring_kb(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Where programs find a daemon of this user's, or where the environment says.
+pub(crate) fn listen() -> Result<Listener> {
+    let name = environment(SOCKET_ENV).map(|name| name.to_string_lossy().into_owned());
+    let listener = match &name {
+        None => Listener::bind_daemon(),
+        Some(name) => match name.strip_prefix('@').filter(|name| !name.is_empty()) {
+            Some(name) => Listener::bind(name),
+            None => {
+                let error = UserError::new(format!("{SOCKET_ENV} is {name:?}, which is no name of a socket"));
+                return Err(error.help("it is an @ and what follows it, as in @my-heaps").into());
+            }
+        },
+    };
+    listener.map_err(|source| {
+        let error = UserError::new(format!("cannot listen for programs: {source}"));
+        match source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                error.help("another one runs, or somebody has its name; see /proc/net/unix").into()
+            }
+            _ => error.into(),
+        }
+    })
+}
+
 /// What the profiler needs; what cannot work is said.
 pub(super) fn prepare(args: &ProfileArgs) -> Result<Heap> {
-    let library = find()?;
-    if let Some(program) = find_program(&args.command)?.filter(|program| is_static(program)) {
-        let error = UserError::new(format!("cannot profile the heap of {}", program.display()));
-        return Err(error
-            .help("it is linked statically, so that nothing can stand before its allocator")
-            .help("what it starts can be profiled by itself")
-            .into());
-    }
+    let library = library_for(find_program(&args.command)?.as_deref())?;
     let name = format!("ferretto-heap-{}-{:016x}", std::process::id(), unguessable());
     let listener = Listener::bind(&name).context("cannot listen for programs")?;
     let dumps = args.dump_every.map(|every| ContinuousDumpConfig {
         dump_phase_ms: None,
         dump_interval_ms: Some(u32::try_from(every.as_millis()).unwrap_or(u32::MAX)),
     });
+    let mut env = vec![(SOCKET_ENV, listener.address().to_owned())];
+    if let Some(library) = library {
+        env.push((PRELOAD_ENV, preload(&library)?));
+    }
     Ok(Heap {
-        env: vec![(PRELOAD_ENV, preload(&library)?), (SOCKET_ENV, listener.address().to_owned())],
+        env,
         listener: Mutex::new(Some(listener)),
         config: HeapprofdConfig {
             sampling_interval_bytes: Some(args.interval),
             all: Some(true),
+            all_heaps: Some(true),
             continuous_dump_config: dumps,
             shmem_size_bytes: Some(args.ring * 1024),
             dump_at_max: Some(args.at_peak),
@@ -79,6 +101,23 @@ pub(super) fn prepare(args: &ProfileArgs) -> Result<Heap> {
         },
         summary: Arc::default(),
     })
+}
+
+/// The library for a program. One that has the allocator of the SDK needs none.
+fn library_for(program: Option<&Path>) -> Result<Option<PathBuf>> {
+    if let Some(program) = program.filter(|program| is_static(program) && !has_client(program)) {
+        let error = UserError::new(format!("cannot profile the heap of {}", program.display()));
+        return Err(error
+            .help("it is linked statically, so that nothing can stand before its allocator")
+            .help("a program in Rust can have ferretto::heap::Profiled as its #[global_allocator]")
+            .help("what it starts can be profiled by itself")
+            .into());
+    }
+    match find() {
+        Ok(library) => Ok(Some(library)),
+        Err(_) if environment(LIBRARY_ENV).is_none() && program.is_some_and(has_client) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The library: the one that the environment names, or that lies beside this program.

@@ -14,12 +14,15 @@ const PROCESSES: usize = 5;
 const CALLERS: usize = 4;
 const NAME_CHARS: usize = 150;
 /// What functions begin with that allocate for others: who has asked for memory stands behind them.
-const ALLOCATORS: [&str; 13] = [
+const ALLOCATORS: [&str; 16] = [
     "operator new",
     "alloc::",
     "<alloc::",
     "__rust_",
+    "__rustc::",
     "__rdl_",
+    "__rg_",
+    "core::alloc",
     "std::alloc",
     "std::sys::alloc",
     "hashbrown::raw",
@@ -46,7 +49,8 @@ pub(crate) fn render(summary: &Summary, sites: usize) -> String {
     let _ = writeln!(text, "\n not freed   at peak    in all  process");
     for process in summary.processes.iter().take(PROCESSES) {
         let figures = row([process.live_bytes, process.maximum_bytes, process.allocated_bytes]);
-        let _ = writeln!(text, "{figures}  {} {}", printable(&process.name), process.pid);
+        let _ =
+            writeln!(text, "{figures}  {} {}{}", printable(&process.name), process.pid, heap(&process.heap));
     }
     if summary.processes.len() > PROCESSES {
         let others = summary.processes.len() - PROCESSES;
@@ -83,11 +87,17 @@ fn row(figures: Figures) -> String {
     figures.map(|figure| format!("{:>10}", bytes(figure))).concat()
 }
 
+/// Heaps that are not that of the program's allocator are named.
+fn heap(name: &str) -> String {
+    let is_main = name.is_empty() || ["libc.malloc", "rust.global"].contains(&name);
+    if is_main { String::new() } else { format!(", in {}", printable(name)) }
+}
+
 /// What the same functions have allocated, whoever has called them.
 fn by_callers(sites: &[Site]) -> Vec<(String, Figures)> {
     let mut sums: HashMap<String, Figures> = HashMap::new();
     for site in sites {
-        let sum = sums.entry(callers(&site.functions)).or_default();
+        let sum = sums.entry(callers(&site.functions) + &heap(&site.heap)).or_default();
         for (sum, figure) in sum.iter_mut().zip([site.live_bytes, site.maximum_bytes, site.allocated_bytes]) {
             *sum = sum.saturating_add(figure);
         }
@@ -178,7 +188,7 @@ mod tests {
 
     fn site(functions: &[&str], live_bytes: u64, allocated_bytes: u64) -> Site {
         let functions = functions.iter().map(|name| (*name).to_owned()).collect();
-        Site { functions, live_bytes, maximum_bytes: live_bytes, allocated_bytes, samples: 1 }
+        Site { functions, live_bytes, maximum_bytes: live_bytes, allocated_bytes, ..Site::default() }
     }
 
     #[test]
@@ -197,17 +207,21 @@ mod tests {
             site(&["leaks", "main"], 2_000_000, 2_000_000),
             site(&["churns", "main"], 0, 9_000_000),
             site(&["operator new", "operator new"], 1, 1),
+            Site { heap: "an.arena".to_owned(), ..site(&["churns", "main"], 0, 8_000_000) },
         ];
+        summary.processes.push(ProcessLine { heap: "an.arena".to_owned(), ..summary.processes[0].clone() });
         let text = render(&summary, 1);
         for part in [
             "3 samples, one for each 32.8 kB",
             "2,000 samples were lost: they came faster",
             "Of 33.3 % the outer frames",
             "prog 7\n",
+            "prog 7, in an.arena\n",
             "not freed, by who has allocated it\n   3.00 MB   3.00 MB   3.00 MB  leaks < main\n\n",
             "  0 bytes   0 bytes   9.00 MB  churns < main\n",
         ] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
+        assert!(render(&summary, 2).contains("8.00 MB  churns < main, in an.arena\n"));
     }
 }

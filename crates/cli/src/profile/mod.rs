@@ -1,7 +1,7 @@
 //! `ferretto profile`: where the time of a command, of processes or of the machine goes, or who allocates in a command, as a trace and as a few lines.
 
 mod event;
-mod heap;
+pub(crate) mod heap;
 mod heap_report;
 mod report;
 

@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use ferretto_producer::ProducerError;
 use ferretto_profile::heap::{self, HeapOptions, Listener};
 use ferretto_profile::{DATA_SOURCE, Group, ProfileOptions, Summary, Target};
 use ferretto_protos::perf_event_config::{CallstackSampling, UnwindMode};
@@ -119,21 +118,23 @@ impl Sampling {
     }
 
     /// What its producer does, with the threads that it starts.
-    pub(crate) fn producer(&self, at: Place) -> Box<dyn FnOnce() -> Result<(), ProducerError> + Send> {
+    pub(crate) fn producer(&self, at: Place) -> Box<dyn FnOnce() -> Result<(), String> + Send> {
         let Place { connector, stopped: stop, notify } = at;
         let notify = Some(notify);
         match &self.what {
             What::Time(time) => {
                 let (target, summary) = (Some(time.target.clone()), Some(time.summary.clone()));
                 let options = ProfileOptions { connector, target, stop, notify, summary };
-                Box::new(|| ferretto_profile::run(options))
+                Box::new(|| ferretto_profile::run(options).map_err(|error| error.to_string()))
             }
             What::Heap(heap) => {
                 let listener = heap.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let summary = heap.summary.clone();
-                Box::new(move || match listener {
-                    Some(listener) => heap::run(HeapOptions { connector, listener, stop, notify, summary }),
-                    None => Ok(()),
+                Box::new(move || {
+                    let Some(listener) = listener else { return Ok(()) };
+                    let waiting_ring_bytes = None;
+                    heap::run(HeapOptions { connector, listener, waiting_ring_bytes, stop, notify, summary })
+                        .map_err(|error| error.to_string())
                 })
             }
         }

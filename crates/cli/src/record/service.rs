@@ -298,7 +298,7 @@ fn start_sampler(sampling: &Sampling, connector: Connector) -> Result<Producer> 
         move || {
             // As above, without which it runs as it is.
             let _ = rustix::process::nice(NICENESS);
-            run().map_err(|error| error.to_string())
+            run()
         }
     })
 }

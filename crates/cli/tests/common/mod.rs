@@ -1,6 +1,8 @@
 //! Runs the real binary with sockets and files of its own.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod heap;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};

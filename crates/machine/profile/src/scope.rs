@@ -119,7 +119,7 @@ impl Scope {
 
 /// Whether a name in a config is that of a program. With a star the name is a pattern: of the whole path if it begins with a slash, and else of the
 /// file's name. Without one both are cut: before the last slash, and from the first `@` on.
-fn matches(name: &[u8], program: &[u8]) -> bool {
+pub(crate) fn matches(name: &[u8], program: &[u8]) -> bool {
     let file = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_owned();
     let cut = |path: &[u8]| file(path.split(|byte| *byte == b'@').next().unwrap_or_default());
     match (name.contains(&b'*'), name.first()) {

@@ -9,8 +9,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `profiled` | an allocator in Rust that does so, for programs that have this linked |
+//! | [`off`] | the same for programs that are built without |
+//! | `library` | what there is in its place where `libferretto_preload.so` is loaded |
 //! | `thread` | what each thread has: how many bytes until the next sample |
 //! | `sampler` | which blocks are samples, and of how many bytes |
+//! | `heaps` | the heaps of the program, and what a session wants of them |
 //! | `table` | the sampled blocks that live |
 //! | `ring` | writes records that the profiler reads |
 //! | `stack` | registers, and how far the stack reaches |
@@ -24,6 +28,10 @@
 
 mod attach;
 mod client;
+mod heaps;
+mod library;
+pub mod off;
+mod profiled;
 mod ring;
 mod sampler;
 mod stack;
@@ -31,3 +39,6 @@ mod table;
 mod thread;
 
 pub use client::{Reallocation, allocated, freed, is_unsampled, passes, start};
+pub use ferretto_shm::heap::{HeapName, VERSION};
+pub use heaps::OwnHeap;
+pub use profiled::{Heap, Profiled};

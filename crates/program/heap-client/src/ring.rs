@@ -3,7 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use ferretto_shm::heap::{
-    ALIGN_BYTES, Counter, HEAD_BYTES, Head, MAX_RECORD_BYTES, READ_AT, RECORD_HEAD_BYTES, State, WRITTEN_AT,
+    ALIGN_BYTES, Counter, HEAD_BYTES, Head, HeapName, MAX_RECORD_BYTES, READ_AT, RECORD_HEAD_BYTES,
+    SESSION_AT, State, WRITTEN_AT, least_interval, name_at, wanted_interval,
 };
 
 /// Other threads may come first so many times; a sample that is given up is counted.
@@ -47,6 +48,29 @@ impl RingWriter {
         // SAFETY: all callers give offsets within the head or the ring, multiples of 8; the memory stays mapped, by the promise of `new`.
         // JUSTIFICATION: the memory is another process's, too: it is not Rust's, and is looked at through atomics.
         unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+    }
+
+    /// The session that wants samples; 0 is none.
+    pub(crate) fn session(&self) -> u64 {
+        self.word(SESSION_AT).load(Ordering::Acquire)
+    }
+
+    /// What it wants: bytes between samples of a heap, and the least of all.
+    pub(crate) fn wanted(&self, name: &HeapName, is_main: bool) -> u64 {
+        wanted_interval(|at| self.word(at).load(Ordering::Relaxed), name, is_main)
+    }
+
+    pub(crate) fn least_wanted(&self) -> u64 {
+        least_interval(|at| self.word(at).load(Ordering::Relaxed))
+    }
+
+    /// What a heap is called.
+    pub(crate) fn name(&self, heap: u8, name: &HeapName) {
+        let place = |number: usize| self.word(name_at(heap.into()) + number * ALIGN_BYTES);
+        for (number, word) in name.0.iter().enumerate().rev() {
+            // The first one is written last, and says that all are there.
+            place(number).store(*word, Ordering::Release);
+        }
     }
 
     /// Counts something.
@@ -249,7 +273,7 @@ mod tests {
         while let Some(room) = writer.reserve(FREE_WORDS * 8, For::Free) {
             // SAFETY: nothing is read behind the words.
             // JUSTIFICATION: what is tested.
-            unsafe { room.write(&Record::pack_free(freed), core::ptr::null(), 0) };
+            unsafe { room.write(&Record::pack_free(0, freed), core::ptr::null(), 0) };
             room.finish(State::Whole);
             freed += 1;
         }
@@ -257,7 +281,7 @@ mod tests {
         let mut found = 0;
         let mut payload = Vec::new();
         while reader.next(&mut payload) == Next::Record {
-            found += u64::from(Record::parse(&payload) == Some(Record::Free { address: found }));
+            found += u64::from(Record::parse(&payload) == Some(Record::Free { heap: 0, address: found }));
             payload.clear();
         }
         assert_eq!(found, freed);

@@ -30,11 +30,37 @@ impl Sampler {
         sampler
     }
 
-    /// A block is allocated: the bytes that it stands for, 0 if it is no sample.
-    pub(crate) fn take(&mut self, size: u64, interval: u64) -> u64 {
-        if size >= interval {
+    /// A block is allocated in a heap that has an interval of its own, not below that of the points, or none: the bytes that it stands for, 0 if it is no sample.
+    pub(crate) fn take(&mut self, size: u64, interval: u64, of_heap: u64) -> u64 {
+        if of_heap > 0 && size >= of_heap {
             return size;
         }
+        if size >= interval {
+            return self.points_of_its_own(size, of_heap) * of_heap;
+        }
+        let points = self.points(size, interval);
+        if of_heap <= interval {
+            return points * of_heap;
+        }
+        // Some of the points are those of a heap that has fewer.
+        (0..points).filter(|_| self.uniform() * of_heap as f64 <= interval as f64).count() as u64 * of_heap
+    }
+
+    /// How many points fall on a block that never passes.
+    fn points_of_its_own(&mut self, size: u64, of_heap: u64) -> u64 {
+        if of_heap == 0 {
+            return 0;
+        }
+        let (mut at, mut points) = (-ln(self.uniform()) * of_heap as f64, 0);
+        while at < size as f64 && points < MAX_POINTS {
+            at -= ln(self.uniform()) * of_heap as f64;
+            points += 1;
+        }
+        points
+    }
+
+    /// How many fall on one that may.
+    fn points(&mut self, size: u64, interval: u64) -> u64 {
         let mut rest = size.cast_signed();
         let mut points = 0;
         for _ in 0..MAX_POINTS {
@@ -46,13 +72,16 @@ impl Sampler {
             self.draw(interval);
         }
         self.left -= rest.min(self.left - 1);
-        points * interval
+        points
+    }
+
+    /// In (0, 1].
+    fn uniform(&mut self) -> f64 {
+        ((self.next_random() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     fn draw(&mut self, interval: u64) {
-        // In (0, 1].
-        let uniform = ((self.next_random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        let distance = -ln(uniform) * interval as f64;
+        let distance = -ln(self.uniform()) * interval as f64;
         self.is_point = distance < interval as f64;
         // A countdown of 0 would be no countdown.
         self.left = if self.is_point { distance as i64 + 1 } else { interval.cast_signed().max(1) };
@@ -111,7 +140,7 @@ mod tests {
     /// What the samples of so many bytes, in blocks of this size, stand for.
     fn sampled(seed: u64, size: u64, bytes: u64) -> u64 {
         let mut sampler = Sampler::seeded(seed, INTERVAL);
-        (0..bytes / size).map(|_| sampler.take(size, INTERVAL)).sum()
+        (0..bytes / size).map(|_| sampler.take(size, INTERVAL, INTERVAL)).sum()
     }
 
     #[test]
@@ -129,13 +158,36 @@ mod tests {
     }
 
     #[test]
+    fn heaps_with_intervals_of_their_own_stand_for_what_they_have() {
+        const SEEDS: u64 = 64;
+        const BLOCKS: u64 = 1024;
+        for (size, of_heap) in [(80, 3 * INTERVAL), (4000, 7 * INTERVAL), (5000, 2 * INTERVAL), (5000, 5000)]
+        {
+            let (mut all, mut others) = (0, 0);
+            for seed in 1..=SEEDS {
+                let mut sampler = Sampler::seeded(seed, INTERVAL);
+                for _ in 0..BLOCKS {
+                    all += sampler.take(size, INTERVAL, of_heap);
+                    others += sampler.take(1000, INTERVAL, INTERVAL);
+                    assert_eq!(sampler.take(size, INTERVAL, 0), 0, "a heap that nobody wants");
+                }
+            }
+            for (all, size, of_heap) in [(all, size, of_heap), (others, 1000, INTERVAL)] {
+                let expected = (size * BLOCKS * SEEDS) as f64;
+                let noise = 5.0 * (expected * of_heap as f64).sqrt();
+                assert!((all as f64 - expected).abs() < noise, "{size} {of_heap}: {all} of {expected}");
+            }
+        }
+    }
+
+    #[test]
     fn the_countdown_is_at_least_one_and_at_most_an_interval() {
         let mut sampler = Sampler::seeded(7, INTERVAL);
         for n in 0..100_000 {
-            sampler.take(n % 5000, INTERVAL);
+            sampler.take(n % 5000, INTERVAL, INTERVAL);
             assert!((1..=INTERVAL as i64 + 1).contains(&sampler.left), "{sampler:?}");
         }
         let mut each = Sampler::seeded(7, 1);
-        assert_eq!((each.take(1, 1), each.take(50, 1)), (1, 50));
+        assert_eq!((each.take(1, 1, 1), each.take(50, 1, 1)), (1, 50));
     }
 }

@@ -11,7 +11,7 @@ use ferretto_shm::heap::Registers;
 
 use crate::thread::Thread;
 
-/// Where the kernel has put what a program begins with: the main thread's stack ends there. 0 where the C library does not say it.
+/// Where the kernel has put what a program begins with: the main thread's stack ends there. 0 where nobody says it.
 static MAIN_HIGH: AtomicUsize = AtomicUsize::new(0);
 /// So far below it nothing is but the stack: the kernel keeps that free (mmap_base() of Linux: 128 MiB at least).
 const MAIN_BYTES: usize = 128 << 20;
@@ -28,7 +28,15 @@ pub(crate) fn start() {
     if !end.is_null() {
         // SAFETY: the symbol is a pointer of glibc's loader (ldsodefs.h), set before any library starts.
         // JUSTIFICATION: as above.
-        MAIN_HIGH.store(unsafe { *end.cast::<*const c_void>() } as usize, Ordering::Relaxed);
+        return MAIN_HIGH.store(unsafe { *end.cast::<*const c_void>() } as usize, Ordering::Relaxed);
+    }
+    // Without a loader, or glibc. The kernel puts the environment right behind the stack, and behind that the program's name; what the program has put in its
+    // place lies elsewhere.
+    // SAFETY: the pointer is read, before the program's first line or in it, and what it points to is not; the other is a number of the kernel's.
+    // JUSTIFICATION: as above.
+    let (environment, name) = unsafe { (libc::environ as usize, libc::getauxval(libc::AT_EXECFN) as usize) };
+    if environment < name && name - environment < MAIN_BYTES {
+        MAIN_HIGH.store(environment, Ordering::Relaxed);
     }
 }
 

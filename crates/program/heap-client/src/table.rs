@@ -71,6 +71,17 @@ impl Table<'_> {
         found
     }
 
+    /// Empties it. What other threads put in meanwhile may be lost, or stay: blocks that are freed without being known, or known and never freed.
+    pub(crate) fn clear(&self) {
+        for (cell, slots) in self.cells.iter().zip(self.slots.chunks(SLOTS_PER_CELL)) {
+            // Where there is nothing no page is used.
+            if cell.load(Ordering::Relaxed) != 0 {
+                slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn slots_of(&self, address: u64) -> Option<&[AtomicU64]> {
         let first = cell_of(address) * SLOTS_PER_CELL;
         self.slots.get(first..first + SLOTS_PER_CELL)
@@ -121,6 +132,8 @@ mod tests {
             let found: Vec<bool> =
                 same.take(SLOTS_PER_CELL + 1).map(|address| table.insert(address)).collect();
             assert_eq!(found.iter().filter(|is| **is).count(), SLOTS_PER_CELL);
+            table.clear();
+            assert!(table.insert(160) && table.remove(160) && !table.remove(160));
             assert!(!table.remove(0) && is_unsampled(table.cells, 0));
         });
     }

@@ -18,6 +18,8 @@ pub(crate) struct Thread {
     /// The thread is in here already: its own calls, and those of handlers of signals, pass.
     pub(crate) is_busy: Cell<bool>,
     pub(crate) random: Cell<u64>,
+    /// For which the points were drawn.
+    pub(crate) interval: Cell<u64>,
     /// From here on up to the thread's own data its stack can be read; 0 before that was asked.
     pub(crate) stack_low: Cell<usize>,
 }
@@ -89,6 +91,7 @@ mod place {
                 is_point: Cell::new(false),
                 is_busy: Cell::new(false),
                 random: Cell::new(0),
+                interval: Cell::new(0),
                 stack_low: Cell::new(0),
             }
         };

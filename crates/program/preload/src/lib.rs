@@ -1,16 +1,27 @@
 //! `libferretto_preload.so`: stands before a program's allocator (LD_PRELOAD), and has [`ferretto_heap_client`] take samples.
 //!
+//! Heaps of a program's own are reported by upstream's functions (`AHeapProfile_*`), which are here, too.
+//!
 //! Every function by which the C library gives or takes memory is here, so that no block passes unseen, and each calls the one that the program would
 //! have without it: the next one in the loader's order, whoever's it is. Without a profiler in the environment it does nothing else.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, non_upper_case_globals)]
 
+pub mod custom;
 mod early;
 mod next;
 mod sampled;
 
 use core::ffi::{c_int, c_void};
 
-use ferretto_heap_client::{is_unsampled, passes, start};
+use ferretto_heap_client::{HeapName, is_unsampled, passes, start};
+
+/// What this heap is called (upstream: malloc_interceptor_glibc_preload.cc).
+const HEAP: HeapName = HeapName::new(b"libc.malloc").unwrap();
+
+/// By this a program that has the client linked itself knows that it is here ([`ferretto_heap_client::Profiled`]).
+#[used]
+#[unsafe(no_mangle)]
+pub static ferretto_preload: u32 = ferretto_heap_client::VERSION;
 
 /// Runs before the program's own code, and before that of the libraries that stand behind this one.
 #[used]
@@ -18,7 +29,7 @@ use ferretto_heap_client::{is_unsampled, passes, start};
 static START: extern "C" fn() = {
     extern "C" fn run() {
         next::find();
-        start();
+        start(&HEAP);
     }
     run
 };

@@ -27,6 +27,8 @@ mod backends;
 mod builder;
 mod clock;
 mod data_source;
+#[cfg(feature = "heap")]
+pub mod heap;
 mod identity;
 #[cfg(feature = "in-process")]
 mod in_process;

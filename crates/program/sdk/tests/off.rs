@@ -1,9 +1,13 @@
 //! With the feature `off` nothing is left of trace points: `cargo test -p ferretto --features off --test off`.
 
+use std::alloc::System;
 use std::time::Duration;
 
 use ferretto::{Backends, CounterTrack, DataSource, DataSourceHandle, StateTrack, TracingSession};
 
+#[global_allocator]
+static ALLOCATOR: ferretto::heap::Profiled<System> = ferretto::heap::Profiled::new(System);
+static ARENA: ferretto::heap::Heap = ferretto::heap::Heap::new("ferretto off: arena");
 static COUNTER: CounterTrack = CounterTrack::new("ferretto off: counter");
 static STATE: StateTrack = StateTrack::new("ferretto off: state");
 static SOURCE: DataSourceHandle<Source> = DataSourceHandle::new();
@@ -32,6 +36,8 @@ fn trace(evaluated: &mut u32) {
     assert!(!span.is_enabled());
     assert!(!ferretto::enabled!("off"));
     SOURCE.trace(|_| *evaluated += 1);
+    assert!(!ARENA.allocated(1, 1 << 40));
+    ARENA.freed(1);
 }
 
 #[test]
@@ -60,6 +66,9 @@ fn nothing_of_them_is_in_the_program() {
         let text = ["ferretto", " off: ", name].concat();
         assert!(!contains(&program, &text), "{text} is in the program");
     }
+    // Backwards, for two texts of this test may lie behind each other.
+    let text: String = "deknil si reliforp paeh a".chars().rev().collect();
+    assert!(!contains(&program, &text), "its allocator asks for a profiler");
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {

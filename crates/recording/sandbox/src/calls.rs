@@ -242,6 +242,11 @@ mod lists {
         calls.insert(libc::SYS_seccomp, Vec::new());
         if rights.samples {
             calls.insert(libc::SYS_perf_event_open, Vec::new());
+        }
+        if rights.looks_into_programs {
+            calls.insert(libc::SYS_pidfd_open, Vec::new());
+        }
+        if rights.looks() {
             calls.retain(|call, _| !NOT_TO_READ.contains(call));
             #[cfg(target_arch = "x86_64")]
             calls.remove(&libc::SYS_unlink);
@@ -261,7 +266,7 @@ mod lists {
             (libc::SYS_fcntl, FCNTLS.map(|command| vec![is(1, command as u32)]).to_vec()),
             (libc::SYS_ioctl, ioctls(rights)),
         ];
-        if rights.samples {
+        if rights.looks() {
             calls.push((libc::SYS_openat, vec![vec![reads_only(2)]]));
             #[cfg(target_arch = "x86_64")]
             calls.push((libc::SYS_open, vec![vec![reads_only(1)]]));

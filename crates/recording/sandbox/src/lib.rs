@@ -63,8 +63,17 @@ pub struct Rights {
     /// It samples programs of the machine (perf_event_open(2)), and reads what they have mapped. Landlock lets nobody look into processes who is shut in
     /// by it, so it is left out, and of files seccomp lets it open those only that it reads, whichever they are.
     pub samples: bool,
+    /// It reads what programs have mapped, as who samples does, and is told when they end (pidfd_open(2)).
+    pub looks_into_programs: bool,
     /// What it keeps of root's rights, if it has them.
     pub capabilities: Vec<Capability>,
+}
+
+#[cfg(target_os = "linux")]
+impl Rights {
+    fn looks(&self) -> bool {
+        self.samples || self.looks_into_programs
+    }
 }
 
 /// What a connection is made by.
@@ -148,7 +157,7 @@ pub fn shut_in(rights: &Rights) -> ShutIn {
     let mut shut_in = ShutIn::default();
     shut_in.note("no new privileges", capabilities::gain_none());
     shut_in.note("capabilities", capabilities::keep(&rights.capabilities));
-    if !rights.samples {
+    if !rights.looks() {
         let gaps = files::restrict(rights);
         if let Ok(Some(gaps)) = &gaps {
             shut_in.missing.push(format!("of Landlock, which is older here: {gaps}"));

@@ -4,32 +4,45 @@
 //! and closes both: it holds no descriptor while the program runs. The memfd is sealed: its size is fixed.
 //!
 //! ```text
-//! memfd   │ head: one page │ ring: records, one behind the other, never across its end │
-//! head    │ at 64: written, bytes │ at 128: read, bytes │ from 192: what the program counts, a u64 each (Counter) │
+//! memfd   │ head: four pages │ ring: records, one behind the other, never across its end │
+//! head    │ at 64: written, bytes │ at 128: read, bytes │ from 192: what the program counts, a u64 each (Counter) │ at 384: the session │
+//!         │ at 4096: names of the program's heaps, 64 bytes each │ at 8192: what the session wants of them (Wishes) │
 //! record  │ state: 3 bits, length / 8: 18, position / 8: 43 │ payload, to a multiple of 8 │
 //! ```
+//!
+//! The program writes while there is a session, whose number is not 0; what it wants is written before that, and stays until it has ended.
 //!
 //! Threads of the program reserve room by moving `written`, write, and then say in the record's first word that it is whole. The word has
 //! the position in it, so that what was there a round before is not taken for it. There is one order of all records: that in which room was reserved.
 
 mod reader;
 mod record;
+mod wishes;
 
-pub use reader::{Next, RingReader};
+pub use reader::{Next, RingReader, SessionPage};
 pub use record::{Alloc, FREE_WORDS, MAX_STACK_BYTES, Record, Registers};
+pub use wishes::{HeapName, MAX_HEAPS, NAME_WORDS, Wishes, least_interval, name_at, wanted_interval};
 
 /// Of the memory's layout, of records, and of [`Reply`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The environment variable that names the profiler's socket: `@` and the abstract name.
 pub const SOCKET_ENV: &str = "FERRETTO_HEAP";
+/// What a daemon is called that programs look for which have no such variable, behind it the number of its user: an abstract name.
+pub const DAEMON_NAME: &str = "ferretto-heap-";
+/// The memory of a [`SessionPage`].
+pub const PAGE_BYTES: usize = 4096;
+/// What is in the file of a program that has the client linked, and so can be profiled without a library that is loaded before it.
+pub const PROGRAM_MARK: [u8; 48] = *b"ferretto: a heap profiler is linked with this. \0";
 /// Bytes before the ring.
-pub const HEAD_BYTES: usize = 4096;
+pub const HEAD_BYTES: usize = 4 * 4096;
 /// Where in the head it says how many bytes were written since the beginning.
 pub const WRITTEN_AT: usize = 64;
 /// Where it says how many were read.
 pub const READ_AT: usize = 128;
 /// Where what the program counts begins.
 const COUNTERS_AT: usize = 192;
+/// Where the number of the session is that wants samples of this program; 0 is none.
+pub const SESSION_AT: usize = 384;
 
 /// All positions and lengths are multiples of it.
 pub const ALIGN_BYTES: usize = 8;
@@ -116,22 +129,22 @@ impl Head {
 /// What a program is told when it connects; the memory comes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Bytes between samples, on average.
-    pub interval_bytes: u64,
     /// Of a stack so many bytes are copied.
     pub max_stack_bytes: u32,
+    /// There may be sessions later on, when there is none now or it has ended. A second descriptor comes with it: a page whose first word is the number
+    /// of the session that there is, for children that have no ring yet.
+    pub may_begin_later: bool,
 }
 
 impl Reply {
     /// Bytes of one.
-    pub const BYTES: usize = 24;
+    pub const BYTES: usize = 16;
     const MAGIC: u32 = u32::from_le_bytes(*b"fhp1");
 
     /// As it is sent.
     #[must_use]
     pub fn pack(self) -> [u8; Self::BYTES] {
-        let [low, high] = [self.interval_bytes as u32, (self.interval_bytes >> 32) as u32];
-        let words = [Self::MAGIC, VERSION, self.max_stack_bytes, 0, low, high];
+        let words = [Self::MAGIC, VERSION, self.max_stack_bytes, self.may_begin_later.into()];
         let mut bytes = [0; Self::BYTES];
         for (place, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *place = word.to_le_bytes();
@@ -144,8 +157,7 @@ impl Reply {
     pub fn unpack(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word));
         let is_ours = word(0)? == Self::MAGIC && word(4)? == VERSION && bytes.len() == Self::BYTES;
-        let interval_bytes = bytes.get(16..)?.first_chunk().map(|word| u64::from_le_bytes(*word))?;
-        is_ours.then_some(Self { interval_bytes, max_stack_bytes: word(8)? })
+        is_ours.then_some(Self { max_stack_bytes: word(8)?, may_begin_later: word(12)? != 0 })
     }
 }
 
@@ -155,12 +167,12 @@ mod tests {
 
     #[test]
     fn what_is_said_to_a_program_is_what_it_hears() {
-        let reply = Reply { interval_bytes: 1 << 40 | 7, max_stack_bytes: 65_536 };
+        let reply = Reply { max_stack_bytes: 65_536, may_begin_later: true };
         assert_eq!(Reply::unpack(&reply.pack()), Some(reply));
         let mut other = reply.pack();
         other[4] ^= 1;
         assert_eq!(Reply::unpack(&other), None);
-        assert_eq!(Reply::unpack(&reply.pack()[..23]), None);
+        assert_eq!(Reply::unpack(&reply.pack()[..15]), None);
     }
 
     #[test]

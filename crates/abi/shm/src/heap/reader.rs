@@ -3,7 +3,10 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
-use super::{Counter, HEAD_BYTES, Head, READ_AT, RECORD_HEAD_BYTES, State, WRITTEN_AT};
+use super::{
+    Counter, HEAD_BYTES, Head, HeapName, MAX_HEAPS, NAME_WORDS, PAGE_BYTES, READ_AT, RECORD_HEAD_BYTES,
+    SESSION_AT, State, WRITTEN_AT, Wishes, name_at,
+};
 use crate::memory::{MemoryError, SharedMemory};
 
 /// Takes records out, in their order.
@@ -13,6 +16,34 @@ pub struct RingReader {
     /// Bytes that were read since the beginning. That of the shared memory is for the program.
     read: u64,
     is_broken: bool,
+}
+
+/// Says to all programs which session there is; 0 is none. They can read it only.
+#[derive(Debug)]
+pub struct SessionPage(SharedMemory);
+
+impl SessionPage {
+    /// Without a session.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory or descriptors left, or memory cannot be sealed against who writes (before Linux 5.1).
+    pub fn create() -> Result<Self, MemoryError> {
+        SharedMemory::create_for_readers(PAGE_BYTES).map(Self)
+    }
+
+    /// What programs are sent.
+    #[must_use]
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+
+    /// From now on there is this one.
+    pub fn say(&self, session: u64) {
+        if let Some(word) = self.0.long(0) {
+            word.store(session, Ordering::Release);
+        }
+    }
 }
 
 /// What is next.
@@ -51,6 +82,56 @@ impl RingReader {
         self.memory.long(counter.offset()).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
+    /// From now on the program writes what a session wants, whose number is not 0, nor that of the session before it.
+    pub fn begin(&self, session: u64, wishes: &Wishes) {
+        for (at, word) in wishes.words() {
+            if let Some(place) = self.memory.long(at) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+        self.say_session(session);
+    }
+
+    /// From now on, or a moment later, the program writes nothing.
+    pub fn end(&self) {
+        self.say_session(0);
+    }
+
+    fn say_session(&self, session: u64) {
+        if let Some(word) = self.memory.long(SESSION_AT) {
+            word.store(session, Ordering::Release);
+        }
+    }
+
+    /// Passes over all that is there, and gives the memory of the ring back.
+    pub fn clear(&mut self) {
+        let written = self.memory.long(WRITTEN_AT).map_or(0, |word| word.load(Ordering::Acquire));
+        let ahead = written.wrapping_sub(self.read);
+        if ahead > self.ring_bytes() as u64 || !ahead.is_multiple_of(8) {
+            self.is_broken = true;
+        } else {
+            self.pass(usize::try_from(ahead).unwrap_or(0));
+        }
+        self.memory.give_back(HEAD_BYTES);
+    }
+
+    /// The name of a heap of the program, if it has said one.
+    #[must_use]
+    pub fn heap_name(&self, heap: usize) -> Option<HeapName> {
+        let at = name_at(heap);
+        let word = |number: usize| self.memory.long(at + number * size_of::<u64>());
+        // The first word is written last.
+        let first = word(0)?.load(Ordering::Acquire);
+        if first == 0 || heap >= MAX_HEAPS {
+            return None;
+        }
+        let mut name = [first; NAME_WORDS];
+        for (number, place) in name.iter_mut().enumerate().skip(1) {
+            *place = word(number)?.load(Ordering::Relaxed);
+        }
+        Some(HeapName(name))
+    }
+
     /// Takes the next record. That there is none, or how it goes on, is said of this moment.
     pub fn next(&mut self, payload: &mut Vec<u8>) -> Next {
         loop {
@@ -84,7 +165,9 @@ impl RingReader {
         }
     }
 
-    fn ring_bytes(&self) -> usize {
+    /// How large it is.
+    #[must_use]
+    pub fn ring_bytes(&self) -> usize {
         self.memory.len() - HEAD_BYTES
     }
 
@@ -170,6 +253,34 @@ mod tests {
         put(&ring, HEAD_BYTES + 48, head(48, 16, State::Whole).pack());
         assert_eq!(ring.next(&mut payload), Next::Record);
         assert_eq!((ring.next(&mut payload), payload.len()), (Next::Nothing, 24));
+    }
+
+    #[test]
+    fn what_is_passed_over_is_gone_and_what_comes_then_is_read() {
+        let mut ring = ring(64, &[head(0, 24, State::Whole), head(24, 40, State::Begun)]);
+        ring.clear();
+        let mut payload = Vec::new();
+        assert_eq!((ring.next(&mut payload), payload.len()), (Next::Nothing, 0));
+        assert_eq!(ring.memory.long(HEAD_BYTES).unwrap().load(Ordering::Relaxed), 0);
+        put(&ring, HEAD_BYTES + 64, head(64, 16, State::Whole).pack());
+        put(&ring, WRITTEN_AT, 80);
+        assert_eq!(ring.next(&mut payload), Next::Record);
+        put(&ring, WRITTEN_AT, 1 << 40);
+        ring.clear();
+        assert_eq!(ring.next(&mut payload), Next::Broken);
+    }
+
+    #[test]
+    fn programs_can_read_which_session_there_is_and_not_write_it() {
+        let page = SessionPage::create().unwrap();
+        page.say(7);
+        let mut word = [0; 8];
+        let fd = page.as_fd().unwrap();
+        assert_eq!(rustix::io::pread(fd, &mut word, 0).unwrap(), 8);
+        assert_eq!(u64::from_ne_bytes(word), 7);
+        assert!(rustix::io::pwrite(fd, &[1], 0).is_err());
+        let again = fd.try_clone_to_owned().unwrap();
+        assert!(SharedMemory::from_fd(again, crate::Seals::Required).is_err(), "nor be mapped for it");
     }
 
     #[test]

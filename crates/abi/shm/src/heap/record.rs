@@ -21,6 +21,8 @@ pub struct Registers {
 /// A block that was sampled, without the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alloc {
+    /// The number of its heap among the program's.
+    pub heap: u8,
     /// Where the block is.
     pub address: u64,
     /// Its bytes.
@@ -38,6 +40,8 @@ pub enum Record<'a> {
     Alloc(Alloc, &'a [u8]),
     /// One of these is no more.
     Free {
+        /// Of which heap.
+        heap: u8,
         /// Where it was.
         address: u64,
     },
@@ -45,8 +49,10 @@ pub enum Record<'a> {
 
 /// Words of [`Record::Free`].
 pub const FREE_WORDS: usize = 2;
+/// What a record is: the first word's lowest byte; the next one is the heap.
 const ALLOC: u64 = 1;
 const FREE: u64 = 2;
+const HEAP_SHIFT: u32 = 8;
 
 impl Alloc {
     /// Words before the stack.
@@ -57,7 +63,17 @@ impl Alloc {
     #[must_use]
     pub const fn pack(&self, stack_bytes: usize) -> [u64; Self::WORDS] {
         let Registers { pc, sp, fp, lr } = self.registers;
-        [ALLOC, self.address, self.size, self.weight, pc, sp, fp, lr, stack_bytes as u64]
+        [
+            ALLOC | (self.heap as u64) << HEAP_SHIFT,
+            self.address,
+            self.size,
+            self.weight,
+            pc,
+            sp,
+            fp,
+            lr,
+            stack_bytes as u64,
+        ]
     }
 }
 
@@ -65,19 +81,20 @@ impl<'a> Record<'a> {
     /// That a block is no more, as it is written.
     #[inline]
     #[must_use]
-    pub const fn pack_free(address: u64) -> [u64; FREE_WORDS] {
-        [FREE, address]
+    pub const fn pack_free(heap: u8, address: u64) -> [u64; FREE_WORDS] {
+        [FREE | (heap as u64) << HEAP_SHIFT, address]
     }
 
     /// The record of a payload; nothing if it is none.
     #[must_use]
     pub fn parse(payload: &'a [u8]) -> Option<Self> {
         let word = |at: usize| payload.get(at * WORD..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
-        match word(0)? {
-            FREE => Some(Self::Free { address: word(1)? }),
+        let [kind, heap, ..] = word(0)?.to_le_bytes();
+        match u64::from(kind) {
+            FREE => Some(Self::Free { heap, address: word(1)? }),
             ALLOC => {
                 let registers = Registers { pc: word(4)?, sp: word(5)?, fp: word(6)?, lr: word(7)? };
-                let alloc = Alloc { address: word(1)?, size: word(2)?, weight: word(3)?, registers };
+                let alloc = Alloc { heap, address: word(1)?, size: word(2)?, weight: word(3)?, registers };
                 let len = usize::try_from(word(8)?).ok().filter(|len| *len <= MAX_STACK_BYTES)?;
                 let stack = payload.get(Alloc::WORDS * WORD..)?.get(..len)?;
                 Some(Self::Alloc(alloc, stack))
@@ -100,10 +117,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let registers = Registers { pc: 4, sp: 5, fp: 6, lr: 7 };
-        let alloc = Alloc { address: 1, size: 2, weight: 3, registers };
+        let alloc = Alloc { heap: 9, address: 1, size: 2, weight: 3, registers };
         let stack = [9; 21];
         assert_eq!(Record::parse(&bytes(&alloc.pack(21), &stack)), Some(Record::Alloc(alloc, &stack)));
-        assert_eq!(Record::parse(&bytes(&Record::pack_free(7), &[])), Some(Record::Free { address: 7 }));
+        assert_eq!(
+            Record::parse(&bytes(&Record::pack_free(3, 7), &[])),
+            Some(Record::Free { heap: 3, address: 7 })
+        );
         assert_eq!(Record::parse(&bytes(&alloc.pack(22), &stack)), None);
         assert_eq!(Record::parse(&bytes(&alloc.pack(usize::MAX), &stack)), None);
     }

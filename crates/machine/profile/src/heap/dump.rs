@@ -8,7 +8,6 @@ use ferretto_protozero::Message;
 use ferretto_sys::{KernelClock, clock_ns};
 
 use super::account::{Account, Amount, Site};
-use super::config::HEAP;
 use super::stacks::Stacks;
 use crate::packets::{Interner, NEEDS_STATE, Stack};
 
@@ -42,8 +41,10 @@ impl Part {
 
 /// Of what a dump is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Of {
+pub(crate) struct Of<'a> {
     pub(crate) pid: u32,
+    pub(crate) heap: &'a str,
+    pub(crate) from_startup: bool,
     pub(crate) interval_bytes: u64,
     /// When it begins and when it is, by the coarse clock.
     pub(crate) start_ns: u64,
@@ -67,7 +68,13 @@ impl Dumper {
     }
 
     /// One process's account.
-    pub(crate) fn dump(&mut self, writer: &mut TraceWriter, account: &mut Account, stacks: &Stacks, of: &Of) {
+    pub(crate) fn dump(
+        &mut self,
+        writer: &mut TraceWriter,
+        account: &mut Account,
+        stacks: &Stacks,
+        of: &Of<'_>,
+    ) {
         let mut part = Part::default();
         for (stack, site) in account.take_new() {
             let at_max = of.at_max.then(|| account.at_maximum(&site));
@@ -83,7 +90,7 @@ impl Dumper {
         self.packet(writer, of, &part, false);
     }
 
-    fn packet(&mut self, writer: &mut TraceWriter, of: &Of, part: &Part, continued: bool) {
+    fn packet(&mut self, writer: &mut TraceWriter, of: &Of<'_>, part: &Part, continued: bool) {
         let mut packet = writer.new_packet();
         packet.varint(trace_packet::TIMESTAMP, clock_ns(KernelClock::Boot));
         packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_STATE);
@@ -98,8 +105,8 @@ impl Dumper {
         }
         let mut dump = profile.nested(profile_packet::PROCESS_DUMPS);
         dump.varint(process_heap_samples::PID, of.pid.into());
-        dump.bool(process_heap_samples::FROM_STARTUP, true);
-        dump.string(process_heap_samples::HEAP_NAME, HEAP);
+        dump.bool(process_heap_samples::FROM_STARTUP, of.from_startup);
+        dump.string(process_heap_samples::HEAP_NAME, of.heap);
         dump.varint(process_heap_samples::SAMPLING_INTERVAL_BYTES, of.interval_bytes);
         dump.varint(process_heap_samples::ORIG_SAMPLING_INTERVAL_BYTES, of.interval_bytes);
         dump.varint(process_heap_samples::START_TIMESTAMP, of.start_ns);

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ferretto_shm::heap::{Reply, RingReader};
+use ferretto_shm::heap::{DAEMON_NAME, Reply, RingReader};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, listen, sendmsg, socket_with, sockopt,
@@ -21,11 +21,23 @@ pub struct Listener {
     address: String,
 }
 
+/// Who was there to be answered.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    Nobody,
+    Asking(Asking),
+    /// He gets no ring.
+    Refused,
+    /// He waits.
+    NoDescriptors,
+}
+
 /// A program that asks.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    connection: OwnedFd,
+    pub(crate) connection: AskingConnection,
     pub(crate) pid: u32,
+    pub(crate) user: u32,
     /// Readable when the process has ended.
     pub(crate) pidfd: OwnedFd,
 }
@@ -44,6 +56,15 @@ impl Listener {
         Ok(Self { socket, address: format!("@{name}") })
     }
 
+    /// Listens as this user's daemon, whom programs look for that no profiler has started.
+    ///
+    /// # Errors
+    ///
+    /// If the name is taken.
+    pub fn bind_daemon() -> io::Result<Self> {
+        Self::bind(&format!("{DAEMON_NAME}{}", geteuid().as_raw()))
+    }
+
     /// What a program's environment says of it (`ferretto_shm::heap::SOCKET_ENV`).
     #[must_use]
     pub fn address(&self) -> &str {
@@ -56,19 +77,24 @@ impl Listener {
 
     /// The next one who waits, if anybody does; an error if he may not have a ring. Programs of other users may if this one is root's, whose profiler sees
     /// all that they do anyway.
-    pub(crate) fn accept(&self) -> Option<Result<Asking, Refused>> {
+    pub(crate) fn accept(&self) -> Accepted {
+        use rustix::io::Errno;
         let connection = match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(connection) => connection,
-            Err(rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => return Some(Err(Refused)),
-            Err(_) => return None,
+            Err(Errno::CONNABORTED | Errno::INTR) => return Accepted::Refused,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                return Accepted::NoDescriptors;
+            }
+            Err(_) => return Accepted::Nobody,
         };
-        let Ok(peer) = sockopt::socket_peercred(&connection) else { return Some(Err(Refused)) };
+        let Ok(peer) = sockopt::socket_peercred(&connection) else { return Accepted::Refused };
         if !may_have(geteuid(), peer.uid) {
-            return Some(Err(Refused));
+            return Accepted::Refused;
         }
         // It waits for an answer, so its number is not another's yet.
-        let Ok(pidfd) = pidfd_open(peer.pid, PidfdFlags::empty()) else { return Some(Err(Refused)) };
-        Some(Ok(Asking { connection, pid: number(peer.pid), pidfd }))
+        let Ok(pidfd) = pidfd_open(peer.pid, PidfdFlags::empty()) else { return Accepted::Refused };
+        let (pid, user) = (number(peer.pid), peer.uid.as_raw());
+        Accepted::Asking(Asking { connection: AskingConnection(connection), pid, user, pidfd })
     }
 }
 
@@ -76,25 +102,24 @@ fn may_have(own: Uid, whose: Uid) -> bool {
     own.is_root() || whose == own
 }
 
-/// He gets no ring.
-#[derive(Debug)]
-pub(crate) struct Refused;
-
 fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().cast_unsigned()
 }
 
-impl Asking {
-    /// Hands the ring over. He has gone, if that fails.
-    pub(crate) fn answer(self, reply: Reply, ring: &RingReader) -> Option<OwnedFd> {
-        let fd = ring.as_fd()?;
-        let fds = [fd];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Where he is answered.
+#[derive(Debug)]
+pub(crate) struct AskingConnection(OwnedFd);
+
+impl AskingConnection {
+    /// Hands the ring over, and a page beside it if there is one. He has gone, if that fails.
+    pub(crate) fn answer(self, reply: Reply, ring: &RingReader, page: Option<BorrowedFd<'_>>) -> Option<()> {
+        let fds: Vec<BorrowedFd<'_>> = [ring.as_fd()?].into_iter().chain(page).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let flags = SendFlags::NOSIGNAL;
-        sendmsg(&self.connection, &[IoSlice::new(&reply.pack())], &mut control, flags).ok()?;
-        Some(self.pidfd)
+        sendmsg(&self.0, &[IoSlice::new(&reply.pack())], &mut control, flags).ok()?;
+        Some(())
     }
 }
 

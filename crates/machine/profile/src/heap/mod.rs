@@ -31,11 +31,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use ferretto_producer::{Connector, ExhaustedPolicy, InstanceConfig, ProducerClient, ProducerError};
+use ferretto_shm::MemoryError;
+use ferretto_shm::heap::SessionPage;
 
 use self::config::Wanted;
-pub use self::library::{LIBRARY, is_static};
+pub use self::library::{LIBRARY, has_client, is_static};
 pub use self::listener::Listener;
 use self::profiler::Profiler;
+use self::rings::{Programs, Rings};
 pub use self::summary::{Lost, ProcessLine, Site, Summary};
 use crate::producer::{Instance, Offer, Source, offer, target_buffer};
 
@@ -49,6 +52,9 @@ pub struct HeapOptions {
     pub connector: Connector,
     /// Where programs ask for rings.
     pub listener: Listener,
+    /// Of any that may wait for a session, how large each one's ring is, a power of two from 4 MiB on. None if all were started to be profiled: their rings are
+    /// as large as their session says.
+    pub waiting_ring_bytes: Option<usize>,
     /// Becomes readable when it shall end.
     pub stop: OwnedFd,
     /// Gets the byte `1` and is closed once the data source is registered.
@@ -58,7 +64,7 @@ pub struct HeapOptions {
 }
 
 struct Heap {
-    listener: Arc<Listener>,
+    rings: Arc<Rings>,
     summary: Arc<Mutex<Summary>>,
 }
 
@@ -66,10 +72,31 @@ struct Heap {
 ///
 /// # Errors
 ///
-/// If the connection cannot be prepared.
-pub fn run(options: HeapOptions) -> Result<(), ProducerError> {
-    let HeapOptions { connector, listener, stop, notify, summary } = options;
-    offer(Heap { listener: Arc::new(listener), summary }, Offer { connector, stop, notify })
+/// If the connection cannot be prepared, or there is no thread or memory to be had.
+pub fn run(options: HeapOptions) -> Result<(), HeapError> {
+    let HeapOptions { connector, listener, waiting_ring_bytes, stop, notify, summary } = options;
+    let programs = match waiting_ring_bytes {
+        None => Programs::Started,
+        Some(ring_bytes) => {
+            Programs::Waiting { ring_bytes, page: SessionPage::create().map_err(HeapError::Memory)? }
+        }
+    };
+    let rings = Arc::new(Rings::start(listener, programs).map_err(HeapError::Thread)?);
+    offer(Heap { rings, summary }, Offer { connector, stop, notify }).map_err(HeapError::Producer)
+}
+
+/// Why there is no profiler.
+#[derive(Debug, thiserror::Error)]
+pub enum HeapError {
+    /// No memory to tell programs of sessions.
+    #[error("cannot make the memory by which programs are told of sessions: {0}")]
+    Memory(MemoryError),
+    /// No thread to empty rings.
+    #[error("cannot start the thread that gives rings out: {0}")]
+    Thread(std::io::Error),
+    /// What there is at the service's side.
+    #[error(transparent)]
+    Producer(ProducerError),
 }
 
 impl Source for Heap {
@@ -88,11 +115,11 @@ impl Source for Heap {
             return Err("another session profiles already: a program has one ring".to_owned());
         }
         let decoded = config.decode().map_err(|error| error.to_string())?;
-        let wanted = Wanted::of(&decoded.heapprofd_config.unwrap_or_default())?;
+        let config_of_heap = decoded.heapprofd_config.unwrap_or_default();
+        let wanted = Wanted::of(&config_of_heap, self.rings.fixed_ring_bytes)?;
         let writer =
             client.create_writer(target_buffer(config), config.exhausted_policy(ExhaustedPolicy::Stall));
-        Profiler::start(wanted, self.listener.clone(), writer, self.summary.clone())
-            .map_err(|error| error.to_string())
+        Ok(Profiler::start(wanted, self.rings.clone(), writer, self.summary.clone()))
     }
 }
 

@@ -1,12 +1,11 @@
 //! One that runs: events of rings in, dumps out.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto_producer::TraceWriter;
-use ferretto_shm::heap::{Alloc, Record};
+use ferretto_shm::heap::{Alloc, MAX_HEAPS, Record};
 use ferretto_symbols::demangle;
 use ferretto_sys::{KernelClock, clock_ns};
 use ferretto_unwind::{End, Registers};
@@ -16,7 +15,6 @@ use hashbrown::HashMap;
 use super::account::{Account, Amount, Room};
 use super::config::Wanted;
 use super::dump::{Dumper, Of};
-use super::listener::Listener;
 use super::rings::{Counts, Event, LEN_BYTES, Rings};
 use super::stacks::Stacks;
 use super::summary::{Lost, ProcessLine, Site, Summary};
@@ -24,10 +22,11 @@ use crate::looks::Process;
 use crate::packets::Interner;
 use crate::processes::{Frame, Processes};
 use crate::records::Stamp;
-use crate::strangers::FileBooks;
 
 /// Processes of which there are accounts. Those of which nothing was ever sampled are not kept when they have ended.
 const MAX_PROCESSES: usize = 64 << 10;
+/// Heaps of all programs that a process has run: those of one, and as many.
+const MAX_HEAPS_OF_A_PROCESS: usize = 2 * MAX_HEAPS;
 /// Stacks of a process that are known by their addresses.
 const MAX_KNOWN_STACKS: usize = 64 << 10;
 
@@ -38,7 +37,8 @@ const FINISH_PERIOD: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Profiler {
     wanted: Wanted,
-    rings: Rings,
+    rings: Arc<Rings>,
+    session: u64,
     /// Programs that write, by their numbers, and the processes that they are.
     programs: HashMap<u64, u32, RandomState>,
     processes: BTreeMap<u32, Profiled>,
@@ -55,12 +55,17 @@ pub(crate) struct Profiler {
 #[derive(Debug, Default)]
 struct Profiled {
     name: String,
-    account: Account,
+    /// By their names: several programs that it has run may have the same.
+    heaps: Vec<(String, Account)>,
+    /// Which of them the heaps of the program are that it runs, by their numbers.
+    places: Vec<usize>,
     /// The numbers of stacks by their addresses, and whether they are whole, as long as what is mapped is the same.
     known: HashMap<Box<[u64]>, (u32, bool), RandomState>,
     /// The program that it runs.
     program: u64,
     runs: bool,
+    /// From its first line on.
+    from_startup: bool,
     is_broken: bool,
     samples_lost: bool,
     /// Of programs that it has run before, and of this one.
@@ -73,35 +78,32 @@ struct Profiled {
 }
 
 impl Profiler {
-    /// # Errors
-    ///
-    /// If there is no thread to be had.
     pub(crate) fn start(
         wanted: Wanted,
-        listener: Arc<Listener>,
+        rings: Arc<Rings>,
         mut writer: TraceWriter,
         summary: Arc<Mutex<Summary>>,
-    ) -> io::Result<Self> {
-        let rings = Rings::start(&wanted, listener)?;
+    ) -> Self {
+        let session = rings.begin(&wanted);
         let mut dumper = Dumper::default();
         dumper.begin(&mut writer);
         let next_dump =
             wanted.dumps.map(|(phase, every)| Instant::now() + if phase.is_zero() { every } else { phase });
-        Ok(Self {
+        Self {
             wanted,
-            rings,
+            session,
             programs: HashMap::default(),
             processes: BTreeMap::new(),
             room: Room::default(),
-            // Whoever asks for a ring was started by who profiles it.
-            code: Processes::with(&FileBooks::that_trust_all()),
+            code: Processes::with(&rings.books),
+            rings,
             stacks: Stacks::default(),
             dumper,
             writer,
             next_dump,
             lost: Lost::default(),
             summary,
-        })
+        }
     }
 
     /// Takes what has come, and dumps if it is time.
@@ -131,8 +133,8 @@ impl Profiler {
 
     /// The last of it.
     pub(crate) fn finish(&mut self) {
-        self.rings.stop();
-        while self.rings.goes_on() {
+        self.rings.end();
+        while !self.rings.has_ended(self.session) {
             self.rings.take().into_iter().for_each(|event| self.take(event));
             std::thread::sleep(FINISH_PERIOD);
         }
@@ -144,7 +146,8 @@ impl Profiler {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Began { id, pid, said } => self.begin(id, pid, said),
+            Event::Began { id, pid, said, from_startup } => self.begin(id, pid, said, from_startup),
+            Event::Heap { id, name } => self.name_heap(id, name),
             Event::Maps { id, maps } => {
                 if let Some(pid) = self.programs.get(&id)
                     && self.code.learn(*pid, &maps)
@@ -166,7 +169,7 @@ impl Profiler {
     }
 
     /// A program, which may be another one of a process that is known.
-    fn begin(&mut self, id: u64, pid: u32, said: Process) {
+    fn begin(&mut self, id: u64, pid: u32, said: Process, from_startup: bool) {
         if !self.processes.contains_key(&pid) && self.processes.len() >= MAX_PROCESSES {
             self.lost.refused += 1;
             return;
@@ -180,16 +183,30 @@ impl Profiler {
         if process.since_ns == 0 {
             process.since_ns = now_ns;
         }
-        process.account.begin_anew(now_ns, &mut self.room);
+        process.places.clear();
+        process.heaps.iter_mut().for_each(|(_, account)| account.begin_anew(now_ns, &mut self.room));
         let before = std::mem::take(&mut process.counts[1]);
         process.counts[0] = process.counts[0].and(before);
         process.known.clear();
         process.name = String::from_utf8_lossy(&name).into_owned();
         process.program = id;
+        process.from_startup = from_startup;
         process.runs = true;
         process.is_dumped = false;
         let stamp = Stamp { pid, tid: pid, time_ns: clock_ns(KernelClock::Boot), cpu: 0 };
         Interner::name_thread(&mut self.writer.new_packet(), stamp, self.code.parent_of(pid), &name);
+    }
+
+    fn name_heap(&mut self, id: u64, name: String) {
+        let Some(process) = self.programs.get(&id).and_then(|pid| self.processes.get_mut(pid)) else {
+            return;
+        };
+        let known = process.heaps.iter().position(|(heap, _)| *heap == name);
+        let place = known.unwrap_or(process.heaps.len());
+        if place == process.heaps.len() && place < MAX_HEAPS_OF_A_PROCESS {
+            process.heaps.push((name, Account::default()));
+        }
+        process.places.push(place);
     }
 
     fn read(&mut self, id: u64, read_ns: u64, mut records: &[u8]) {
@@ -201,9 +218,10 @@ impl Profiler {
             records = rest;
             match Record::parse(record) {
                 Some(Record::Alloc(alloc, stack)) => self.allocate(pid, &alloc, stack, read_ns),
-                Some(Record::Free { address }) => {
-                    if let Some(process) = self.processes.get_mut(&pid) {
-                        process.account.free(address, read_ns, &mut self.room);
+                Some(Record::Free { heap, address }) => {
+                    let process = self.processes.get_mut(&pid);
+                    if let Some(account) = process.and_then(|process| process.account(heap)) {
+                        account.free(address, read_ns, &mut self.room);
                     }
                 }
                 None => {
@@ -238,7 +256,11 @@ impl Profiler {
         };
         process.incomplete += u64::from(!is_whole);
         process.unwinding_us += u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        if !process.account.allocate(alloc.address, number, alloc.weight, now_ns, &mut self.room) {
+        let room = &mut self.room;
+        let account = process.account(alloc.heap);
+        let is_kept = account
+            .is_some_and(|account| account.allocate(alloc.address, number, alloc.weight, now_ns, room));
+        if !is_kept {
             self.lost.no_place += 1;
             process.samples_lost = true;
         }
@@ -252,7 +274,7 @@ impl Profiler {
         process.is_broken |= is_broken;
         process.runs = false;
         process.known = HashMap::default();
-        process.account.close(&mut self.room);
+        process.heaps.iter_mut().for_each(|(_, account)| account.close(&mut self.room));
         self.code.exit(pid);
     }
 
@@ -261,23 +283,33 @@ impl Profiler {
         let now_ns = clock_ns(KernelClock::MonotonicCoarse);
         let Self { processes, dumper, writer, stacks, wanted, .. } = self;
         for (pid, process) in processes.iter_mut().filter(|(_, process)| process.runs || !process.is_dumped) {
-            let account = &mut process.account;
-            let end_ns = if process.runs { now_ns } else { account.last_ns.max(process.since_ns) };
-            let of = Of {
-                pid: *pid,
-                interval_bytes: wanted.interval_bytes,
-                start_ns: process.since_ns,
-                time_ns: if wanted.at_max { account.maximum_ns.max(process.since_ns) } else { end_ns },
-                at_max: wanted.at_max,
-                is_last: !process.runs || is_last,
-                is_broken: process.is_broken,
-                samples_lost: process.samples_lost,
-                samples: account.allocated.samples,
-                unwinding_errors: process.incomplete,
-                unwinding_us: process.unwinding_us,
-            };
-            dumper.dump(writer, account, stacks, &of);
-            process.since_ns = of.time_ns;
+            let start_ns = process.since_ns;
+            for (place, (heap, account)) in process.heaps.iter_mut().enumerate() {
+                // There is one dump of each process; a heap that nobody uses has none.
+                if place > 0 && account.allocated.samples == 0 {
+                    continue;
+                }
+                // Readers add up what the heaps of a process say.
+                let once = |figure: u64| if place == 0 { figure } else { 0 };
+                let end_ns = if process.runs { now_ns } else { account.last_ns.max(start_ns) };
+                let of = Of {
+                    pid: *pid,
+                    heap,
+                    from_startup: process.from_startup,
+                    interval_bytes: wanted.interval_of(heap),
+                    start_ns,
+                    time_ns: if wanted.at_max { account.maximum_ns.max(start_ns) } else { end_ns },
+                    at_max: wanted.at_max,
+                    is_last: !process.runs || is_last,
+                    is_broken: process.is_broken,
+                    samples_lost: process.samples_lost,
+                    samples: account.allocated.samples,
+                    unwinding_errors: once(process.incomplete),
+                    unwinding_us: once(process.unwinding_us),
+                };
+                dumper.dump(writer, account, stacks, &of);
+                process.since_ns = process.since_ns.max(of.time_ns);
+            }
             process.is_dumped = true;
         }
     }
@@ -285,33 +317,36 @@ impl Profiler {
     fn summary(&self) -> Summary {
         let mut summary =
             Summary { interval_bytes: self.wanted.interval_bytes, lost: self.lost, ..Summary::default() };
-        let mut by_stack: HashMap<u32, [Amount; 3], RandomState> = HashMap::default();
+        let mut by_stack: HashMap<(&str, u32), [Amount; 3], RandomState> = HashMap::default();
         for (pid, process) in &self.processes {
-            let account = &process.account;
-            summary.samples += account.allocated.samples;
             summary.incomplete += process.incomplete;
             summary.lost.broken += u64::from(process.is_broken);
             let counts = process.counts[0].and(process.counts[1]);
             summary.lost.add(counts);
-            summary.processes.push(ProcessLine {
-                pid: *pid,
-                name: process.name.clone(),
-                live_bytes: account.live_bytes,
-                maximum_bytes: account.maximum_bytes,
-                allocated_bytes: account.allocated.bytes,
-                samples: account.allocated.samples,
-            });
-            for (stack, site) in account.sites() {
-                let sums = by_stack.entry(stack).or_default();
-                for (sum, amount) in
-                    sums.iter_mut().zip([site.live(), account.at_maximum(site), site.allocated])
-                {
-                    *sum = sum.plus(amount);
+            for (heap, account) in &process.heaps {
+                summary.samples += account.allocated.samples;
+                summary.processes.push(ProcessLine {
+                    pid: *pid,
+                    name: process.name.clone(),
+                    heap: heap.clone(),
+                    live_bytes: account.live_bytes,
+                    maximum_bytes: account.maximum_bytes,
+                    allocated_bytes: account.allocated.bytes,
+                    samples: account.allocated.samples,
+                });
+                for (stack, site) in account.sites() {
+                    let sums = by_stack.entry((heap, stack)).or_default();
+                    for (sum, amount) in
+                        sums.iter_mut().zip([site.live(), account.at_maximum(site), site.allocated])
+                    {
+                        *sum = sum.plus(amount);
+                    }
                 }
             }
         }
         summary.processes.sort_by(|a, b| b.maximum_bytes.cmp(&a.maximum_bytes).then(a.pid.cmp(&b.pid)));
-        let sites = by_stack.into_iter().map(|(stack, [live, maximum, allocated])| Site {
+        let sites = by_stack.into_iter().map(|((heap, stack), [live, maximum, allocated])| Site {
+            heap: heap.to_owned(),
             functions: self.stacks.frames(stack).map(function).collect(),
             live_bytes: live.bytes,
             maximum_bytes: maximum.bytes,
@@ -320,6 +355,20 @@ impl Profiler {
         });
         summary.sites = sites.collect();
         summary
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        self.rings.abandon(self.session);
+    }
+}
+
+impl Profiled {
+    /// That of a heap of the program that it runs.
+    fn account(&mut self, heap: u8) -> Option<&mut Account> {
+        let place = *self.places.get(usize::from(heap))?;
+        self.heaps.get_mut(place).map(|(_, account)| account)
     }
 }
 

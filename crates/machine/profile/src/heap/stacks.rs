@@ -11,6 +11,8 @@ use hashbrown::HashMap;
 use super::library::LIBRARY;
 use crate::processes::Frame;
 
+/// What takes samples in programs that have it linked.
+const CRATE: &str = "ferretto_heap_client";
 /// Stacks that are told apart; samples with others have no place. A program has some thousand to some ten thousand.
 const MAX_STACKS: usize = 200_000;
 /// Their frames: nearly all are of several stacks.
@@ -31,7 +33,7 @@ pub(crate) struct Stacks {
 impl Stacks {
     /// The number of a stack, innermost frame first; none if there is no room for more.
     pub(crate) fn number(&mut self, frames: &[Frame]) -> Option<u32> {
-        let own = frames.iter().take_while(|frame| is_of_library(frame)).count();
+        let own = own_frames(frames);
         // Of a stack that ends in the library the library is what is known.
         let frames = frames.get(own..).filter(|rest| !rest.is_empty()).unwrap_or(frames);
         let numbers: Option<Vec<u32>> = frames.iter().map(|frame| self.frame(frame)).collect();
@@ -66,8 +68,19 @@ impl Stacks {
     }
 }
 
-/// What has taken the sample.
+/// How many frames are those of what has taken the sample.
+fn own_frames(frames: &[Frame]) -> usize {
+    let first = frames.iter().take_while(|frame| is_of_library(frame) || is_of_core(frame));
+    first.enumerate().filter(|(_, frame)| is_of_library(frame)).last().map_or(0, |(at, _)| at + 1)
+}
+
+/// A function of Rust's core: between the library's own there are some, in builds that are not optimised.
+fn is_of_core(frame: &Frame) -> bool {
+    frame.name().is_some_and(|name| name.contains("4core"))
+}
+
+/// What has taken the sample: the library, or the same crate within a program, whose names have it, mangled or not.
 fn is_of_library(frame: &Frame) -> bool {
     let path = frame.mapping.as_ref().map_or("", |mapping| &mapping.file.path);
-    path.rsplit('/').next() == Some(LIBRARY)
+    path.rsplit('/').next() == Some(LIBRARY) || frame.name().is_some_and(|name| name.contains(CRATE))
 }

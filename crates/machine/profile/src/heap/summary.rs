@@ -9,21 +9,23 @@ pub struct Summary {
     pub samples: u64,
     /// Of them such whose stack is not there to its root.
     pub incomplete: u64,
-    /// Processes, those with the largest maximum first.
+    /// Heaps of processes, those with the largest maximum first.
     pub processes: Vec<ProcessLine>,
-    /// By stack, over all processes.
+    /// By heap and stack, over all processes.
     pub sites: Vec<Site>,
     /// What is missing.
     pub lost: Lost,
 }
 
-/// A process, in bytes that its samples stand for.
+/// A heap of a process, in bytes that its samples stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessLine {
     /// Its number.
     pub pid: u32,
     /// What it was called.
     pub name: String,
+    /// The heap.
+    pub heap: String,
     /// What it has not freed.
     pub live_bytes: u64,
     /// What it had at the most.
@@ -37,6 +39,8 @@ pub struct ProcessLine {
 /// Who has allocated: a stack's functions as people write them, innermost first, and bytes that its samples stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
+    /// In which heap.
+    pub heap: String,
     /// The functions.
     pub functions: Vec<String>,
     /// What was not freed.

@@ -35,7 +35,7 @@ const RELAY_NOTIFY_ENV: &str = "TRACED_RELAY_NOTIFY_FD";
 
 /// Runs the tracing service as a daemon, as upstream's `traced`.
 #[derive(clap::Parser, Debug, Default)]
-#[command(name = "traced", version, after_help = TRACED_HELP)]
+#[command(name = "traced", version = crate::BUILD, after_help = TRACED_HELP)]
 pub(crate) struct TracedArgs {
     /// Go on in the background, once the service is ready.
     #[arg(long)]
@@ -68,7 +68,7 @@ TRACED_NOTIFY_FD names a descriptor that gets a 1 when the service is ready.";
 
 /// Offers this machine's data sources to a tracing service, as upstream's `traced_probes`.
 #[derive(clap::Parser, Debug)]
-#[command(name = "traced_probes", version)]
+#[command(name = "traced_probes", version = crate::BUILD)]
 pub(crate) struct ProbesArgs {
     /// Go on in the background.
     #[arg(long)]
@@ -88,7 +88,7 @@ pub(crate) struct ProbesArgs {
 
 /// Offers samples of what runs on this machine to a tracing service, as upstream's `traced_perf`: the data source linux.perf.
 #[derive(clap::Parser, Debug)]
-#[command(name = "traced_perf", version)]
+#[command(name = "traced_perf", version = crate::BUILD)]
 pub(crate) struct PerfArgs {
     /// Go on in the background.
     #[arg(long)]
@@ -122,7 +122,7 @@ HEAPPROFD_NOTIFY_FD names a descriptor that gets a 1 when the data source is reg
 
 /// Carries this machine's producers to the tracing service of another, as upstream's `traced_relay`.
 #[derive(clap::Parser, Debug)]
-#[command(name = "traced_relay", version, after_help = RELAY_HELP)]
+#[command(name = "traced_relay", version = crate::BUILD, after_help = RELAY_HELP)]
 pub(crate) struct RelayArgs {
     /// Go on in the background, once producers can connect.
     #[arg(long)]

@@ -20,6 +20,8 @@ mod losses;
 mod merge;
 mod no_trace;
 mod open;
+#[cfg(any(test, feature = "pages"))]
+mod pages;
 mod perfetto;
 mod private;
 mod profile;
@@ -44,12 +46,15 @@ use clap::{Parser, Subcommand};
 
 use crate::daemons::TracedArgs;
 
-/// Printed by every program's `--version`.
+/// What a program of another version does not fit.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Printed by every program's `--version`: the version, and what it was built from if that is known (`build.rs`).
+pub(crate) const BUILD: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FERRETTO_BUILT_FROM"));
 
 /// Records what a Linux machine does into a trace for https://ui.perfetto.dev.
 #[derive(Parser, Debug)]
-#[command(name = "ferretto", version, after_help = EXAMPLES, disable_help_subcommand = false)]
+#[command(name = "ferretto", version = BUILD, after_help = EXAMPLES, disable_help_subcommand = false)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -126,6 +131,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    #[cfg(any(test, feature = "pages"))]
+    #[command(hide = true)]
+    Pages(pages::PagesArgs),
 }
 
 fn main() -> ExitCode {
@@ -181,6 +189,8 @@ fn run(command: Command) -> ExitCode {
         Command::Query { args } => query::run("query", &args).map(|()| ExitCode::SUCCESS),
         Command::Report { args } => query::run("report", &args).map(|()| ExitCode::SUCCESS),
         Command::Serve { args } => query::run("serve", &args).map(|()| ExitCode::SUCCESS),
+        #[cfg(any(test, feature = "pages"))]
+        Command::Pages(args) => pages::main(&args),
         Command::Trigger { args } => return tracebox::Applet::Trigger.run(&args),
     };
     result.unwrap_or_else(|error| {
@@ -191,5 +201,5 @@ fn run(command: Command) -> ExitCode {
 
 /// One line for `--version`.
 pub(crate) fn version() -> String {
-    format!("Ferretto v{VERSION}")
+    format!("Ferretto v{BUILD}")
 }

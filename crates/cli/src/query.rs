@@ -36,7 +36,7 @@ pub(crate) fn program(command: &str) -> Result<PathBuf> {
         UserError::new(format!(
             "{command} needs the program {PROGRAM}, which is neither beside this one nor in the PATH"
         ))
-        .help(format!("build it with `{HOW_TO_BUILD}`"))
+        .help(format!("releases have it beside this program; in a clone, build it with `{HOW_TO_BUILD}`"))
     })?;
     let version = version_of(&program)?;
     if version != VERSION {

@@ -337,12 +337,21 @@ pub fn group_id(group: &str) -> io::Result<u32> {
     })
 }
 
+/// The name of a group, if /etc/group has one for this id.
+pub fn group_name(id: u32) -> Option<String> {
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    parse_groups(&groups).find(|(_, found)| *found == id).map(|(name, _)| name.to_owned())
+}
+
 fn find_group(groups: &str, wanted: &str) -> Option<u32> {
-    groups.lines().find_map(|line| {
+    parse_groups(groups).find(|(name, _)| *name == wanted).map(|(_, id)| id)
+}
+
+/// Lines of group(5): `NAME:PASSWORD:ID:MEMBERS`.
+fn parse_groups(groups: &str) -> impl Iterator<Item = (&str, u32)> {
+    groups.lines().filter_map(|line| {
         let mut fields = line.split(':');
-        let name = fields.next()?;
-        let id = fields.nth(1)?;
-        if name == wanted { id.parse().ok() } else { None }
+        Some((fields.next()?, fields.nth(1)?.parse().ok()?))
     })
 }
 

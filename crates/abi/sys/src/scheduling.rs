@@ -32,22 +32,28 @@ impl Scheduling {
 
     /// That of the calling thread.
     pub fn current() -> io::Result<Self> {
-        let mut param = libc::sched_param { sched_priority: 0 };
+        let mut param = Param { priority: 0 };
         // SAFETY: the first call takes no memory; the second one writes to `param`, which is ours and of its type.
         // JUSTIFICATION: the scheduling policy has no safe interface: neither std nor rustix has these calls.
-        let (policy, got) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &raw mut param)) };
+        let (policy, got) = unsafe {
+            (
+                libc::syscall(libc::SYS_sched_getscheduler, 0),
+                libc::syscall(libc::SYS_sched_getparam, 0, &raw mut param),
+            )
+        };
+        let policy = i32::try_from(policy).unwrap_or(-1);
         if policy < 0 || got < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { policy, priority: param.sched_priority, nice: getpriority_process(None)? })
+        Ok(Self { policy, priority: param.priority, nice: getpriority_process(None)? })
     }
 
     /// Has the calling thread scheduled like this.
     pub fn apply(self) -> io::Result<()> {
-        let param = libc::sched_param { sched_priority: self.priority };
+        let param = Param { priority: self.priority };
         // SAFETY: the call reads `param`, which lives until it returns.
         // JUSTIFICATION: as above.
-        if unsafe { libc::sched_setscheduler(0, self.policy, &raw const param) } < 0 {
+        if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, self.policy, &raw const param) } < 0 {
             return Err(io::Error::last_os_error());
         }
         match self.priority {
@@ -55,6 +61,13 @@ impl Scheduling {
             _ => Ok(()),
         }
     }
+}
+
+/// The kernel's `struct sched_param`. The system calls are made without the C library, as musl refuses these: POSIX means them for processes, and
+/// Linux for threads.
+#[repr(C)]
+struct Param {
+    priority: i32,
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lets the Perfetto UI in a browser record this machine through its tracing service, as upstream's `websocket_bridge`.
 #[derive(clap::Parser, Debug)]
-#[command(name = "websocket_bridge", version, after_help = HELP)]
+#[command(name = "websocket_bridge", version = crate::BUILD, after_help = HELP)]
 pub(crate) struct BridgeArgs {
     /// The TCP port on localhost; 0 takes a free one.
     #[arg(long, default_value_t = DEFAULT_PORT)]

@@ -136,7 +136,7 @@ fn find() -> Result<PathBuf> {
     let found = places.iter().filter_map(|place| place.canonicalize().ok()).find(|place| place.is_file());
     found.ok_or_else(|| {
         UserError::new(format!("there is no {LIBRARY}, which stands before a program's allocator"))
-            .help("build it, and it lies beside this program: cargo build --release -p ferretto-preload")
+            .help("releases have it; in a clone, build it, and it lies beside this program: cargo build --release -p ferretto-preload")
             .help(format!("or copy it to {}, or name it: {LIBRARY_ENV}=PATH", folder.display()))
             .into()
     })

@@ -1,11 +1,13 @@
 //! What can go wrong between a consumer and its service.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use ferretto_ipc::address::{Address, AddressError, CONSUMER_SOCKET_ENV};
 use ferretto_ipc::client::InvokeError;
 use ferretto_ipc::link::LinkError;
+use ferretto_ipc::socket::group_name;
 
 /// No connection to a tracing service.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +16,7 @@ pub enum ConnectError {
     #[error("{CONSUMER_SOCKET_ENV} does not name a socket: {0}")]
     Address(#[from] AddressError),
     /// Nobody listens, or this user may not connect.
-    #[error("no tracing service can be reached at {address}: {source}; {}", advice(.source))]
+    #[error("no tracing service can be reached at {address}: {source}; {}", advice(.address, .source))]
     NoService {
         /// What was tried.
         address: Address,
@@ -37,14 +39,27 @@ pub enum ConnectError {
     },
 }
 
-fn advice(error: &io::Error) -> String {
+fn advice(address: &Address, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "the socket belongs to another user: run as root or have the service started with --set-socket-permissions".to_owned()
-        }
+        io::ErrorKind::PermissionDenied => match group_of(address) {
+            Some(group) => {
+                format!("it is for members of the group {group}: `sudo usermod -aG {group} USER`, log in anew, or run as root")
+            }
+            None => {
+                "the socket belongs to another user: run as root or have the service started with --set-socket-permissions".to_owned()
+            }
+        },
         io::ErrorKind::Unsupported => "use a Unix socket".to_owned(),
         _ => format!("start one with `ferretto traced`, or name its socket in {CONSUMER_SOCKET_ENV}"),
     }
+}
+
+/// The group whose members may connect to a socket that is not everybody's. Not root's: to be in that one is no advice.
+fn group_of(address: &Address) -> Option<String> {
+    const GROUP_WRITES: u32 = 0o020;
+    let Address::Path(path) = address else { return None };
+    let socket = path.metadata().ok().filter(|found| found.mode() & GROUP_WRITES != 0 && found.gid() != 0)?;
+    group_name(socket.gid())
 }
 
 /// A call to the service failed.
@@ -118,4 +133,35 @@ pub enum ReadError {
     /// At the end that takes the packets. What was not yet read is lost: reading is destructive.
     #[error("cannot store the trace: {0}")]
     Sink(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    use ferretto_ipc::socket::group_id;
+
+    use super::*;
+
+    /// Root can give it to any group; others have one of their own.
+    #[test]
+    fn who_is_in_no_group_that_may_connect_is_told_which_one_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        fs::write(&path, "").unwrap();
+        if let Ok(id) = group_id("daemon") {
+            let _ = chown(&path, None, Some(id));
+        }
+        let Some(group) = group_name(fs::metadata(&path).unwrap().gid()).filter(|group| group != "root")
+        else {
+            return println!("skipped: this user's group has no name");
+        };
+        let said = |mode| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            advice(&Address::Path(path.clone()), &io::ErrorKind::PermissionDenied.into())
+        };
+        assert!(said(0o660).contains(&format!("usermod -aG {group} USER")), "{}", said(0o660));
+        assert!(!said(0o640).contains("usermod"), "who may only look at it cannot connect");
+    }
 }

@@ -47,18 +47,22 @@ impl<A> Profiled<A> {
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Profiled<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !passes(layout.size()) {
+            return self.alloc_slowly(layout, false);
+        }
         // SAFETY: as for this function; so it is in all of these.
         // JUSTIFICATION: it is what is asked for.
-        let real = || unsafe { self.0.alloc(layout) };
-        if passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
+        unsafe { self.0.alloc(layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !passes(layout.size()) {
+            return self.alloc_slowly(layout, true);
+        }
         // SAFETY: as above.
         // JUSTIFICATION: as above.
-        let real = || unsafe { self.0.alloc_zeroed(layout) };
-        if passes(layout.size()) { real() } else { slowly::<A>(layout.size(), real) }
+        unsafe { self.0.alloc_zeroed(layout) }
     }
 
     #[inline]
@@ -73,17 +77,50 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Profiled<A> {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if !(is_unsampled(block.cast()) && passes(size)) {
+            return self.realloc_slowly(block, layout, size);
+        }
         // SAFETY: as above.
         // JUSTIFICATION: as above.
-        let real = || unsafe { self.0.realloc(block, layout, size) };
-        if is_unsampled(block.cast()) && passes(size) { real() } else { moved::<A>(block, size, real) }
+        unsafe { self.0.realloc(block, layout, size) }
     }
 }
 
-#[cold]
-#[inline(never)]
-fn slowly<A: 'static>(size: usize, real: impl FnOnce() -> *mut u8) -> *mut u8 {
-    start_once::<A>();
+/// What does not pass. With values, and no closures, which would have to be in memory before it is known whether anybody needs them.
+impl<A: GlobalAlloc + 'static> Profiled<A> {
+    #[cold]
+    #[inline(never)]
+    fn alloc_slowly(&self, layout: Layout, is_zeroed: bool) -> *mut u8 {
+        start_once::<A>();
+        // SAFETY: as for the functions above, which call this.
+        // JUSTIFICATION: as above.
+        let real = || unsafe { if is_zeroed { self.0.alloc_zeroed(layout) } else { self.0.alloc(layout) } };
+        slowly(layout.size(), real)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn realloc_slowly(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        start_once::<A>();
+        // SAFETY: as above.
+        // JUSTIFICATION: as above.
+        let real = || unsafe { self.0.realloc(block, layout, size) };
+        if Library::found().is_some() {
+            // If it fails, which a program seldom outlives, the old block looks as if it were gone.
+            given_back(block);
+            return slowly(size, real);
+        }
+        let old = Reallocation::begin(block.cast::<c_void>());
+        allocated(size, || {
+            let new = real();
+            old.end(!new.is_null());
+            new.cast()
+        })
+        .cast()
+    }
+}
+
+fn slowly(size: usize, real: impl FnOnce() -> *mut u8) -> *mut u8 {
     let Some(library) = Library::found() else {
         return allocated(size, || real().cast()).cast();
     };
@@ -106,24 +143,6 @@ fn given_back(block: *mut u8) {
             }
         }
     }
-}
-
-#[cold]
-#[inline(never)]
-fn moved<A: 'static>(block: *mut u8, size: usize, real: impl FnOnce() -> *mut u8) -> *mut u8 {
-    start_once::<A>();
-    if Library::found().is_some() {
-        // If it fails, which a program seldom outlives, the old block looks as if it were gone.
-        given_back(block);
-        return slowly::<A>(size, real);
-    }
-    let old = Reallocation::begin(block.cast::<c_void>());
-    allocated(size, || {
-        let new = real();
-        old.end(!new.is_null());
-        new.cast()
-    })
-    .cast()
 }
 
 /// The number that the library has given the heap of this program's allocator; 0 is none.

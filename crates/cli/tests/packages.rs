@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// In `crates`, what nobody adds to a program: the file of `ferretto-preload` goes with the command, and `zstd` stands in the place of another.
-const NOT_PUBLISHED: [&str; 3] = ["ferretto-heap-client", "ferretto-preload", "zstd"];
+const NOT_PUBLISHED: [&str; 2] = ["ferretto-preload", "zstd"];
 
 /// <https://crates.io/category_slugs>, those that fit.
 const CATEGORIES: [&str; 3] =

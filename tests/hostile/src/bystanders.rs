@@ -158,11 +158,18 @@ fn write(socket: PathBuf, is_over: &AtomicBool, written: &AtomicU64) -> Result<(
     client
         .register_data_source(&DataSourceDescriptor { name: Some(SOURCE.to_owned()), ..Default::default() });
     let mut writer: Option<TraceWriter> = None;
+    let mut own = None;
     loop {
         client.wait(Some(PACKET_PERIOD), &[]).map_err(|error| error.to_string())?;
         while let Some(event) = client.next_event() {
             match event {
-                ProducerEvent::Start { config, .. } => {
+                // Sessions of others may want the data source, too. The honest one was first.
+                ProducerEvent::Start { instance, .. } if own.is_some_and(|own| own != instance) => {}
+                ProducerEvent::Stop { instance } if own.is_some_and(|own| own != instance) => {
+                    client.notify_stopped(instance);
+                }
+                ProducerEvent::Start { instance, config, .. } => {
+                    own = Some(instance);
                     let config = config.decode().map_err(|error| error.to_string())?;
                     writer = Some(client.create_writer(config.target_buffer() as u16, ExhaustedPolicy::Drop));
                 }

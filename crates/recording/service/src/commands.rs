@@ -17,6 +17,8 @@ use crate::service::Service;
 /// Commands that wait for a producer: of more it is not told of flushes and of names to be said again, for which it would be too late.
 /// Ours: a session says four of an instance.
 const MAX_WAITING: usize = 4096;
+/// What a command counts for at least when it is released: to send one takes its time, however short it is.
+const COMMAND_BYTES: usize = 4096;
 /// Commands that nobody needs any more are taken out when there is one among so many.
 const TAKEN_BACK_PART: usize = 4;
 
@@ -47,8 +49,8 @@ impl Service {
         }
     }
 
-    /// A producer has read: it is told more, until that is so many bytes or, for commands are not divided, some more. Says how many; if
-    /// these are fewer, nothing waits any more, and from now on it is told at once.
+    /// A producer has read: it is told more, until that is so many bytes or, for commands are not divided, some more. Says how many, where
+    /// short commands count for more; if these are fewer, nothing waits any more, and from now on it is told at once.
     pub fn release_commands(&mut self, conn: ProducerConn, bytes: usize) -> usize {
         let mut sent = 0;
         while sent < bytes
@@ -58,7 +60,7 @@ impl Service {
                 link.backlog.is_held = false;
                 break;
             };
-            sent += self.send_command(conn, cmd);
+            sent += self.send_command(conn, cmd).max(COMMAND_BYTES);
         }
         sent
     }

@@ -61,7 +61,7 @@ const MAX_PRODUCER_QUEUE_BYTES: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A producer with more than this unread is told nothing more.
-pub(crate) const PRODUCER_QUEUE_BYTES: usize = 64 * 1024;
+pub(crate) const PRODUCER_QUEUE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A consumer with more than this unread is given nothing more to read, and its next requests wait.
 const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;

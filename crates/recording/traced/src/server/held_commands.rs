@@ -13,6 +13,8 @@ use crate::connection::{PRODUCER_QUEUE_BYTES, Side};
 
 /// Producers that are told more in a turn: others wait for what is theirs meanwhile.
 const RELEASED_AT_ONCE: usize = 32;
+/// Bytes that one of them is told at once.
+const RELEASED_BYTES: usize = 64 * 1024;
 
 /// Whom the service tells nothing for now.
 #[derive(Debug, Default)]
@@ -92,13 +94,13 @@ impl Server {
                 self.has_more_work = true;
                 continue;
             }
-            let bytes = self.service.release_commands(ProducerConn(key), PRODUCER_QUEUE_BYTES);
+            let bytes = self.service.release_commands(ProducerConn(key), RELEASED_BYTES);
             *told += bytes;
             if bytes > 0 {
                 (self.held.last, self.has_more_work) = (key, true);
                 count += 1;
             }
-            match bytes < PRODUCER_QUEUE_BYTES {
+            match bytes < RELEASED_BYTES {
                 true if is_heavy => self.service.hold_commands(ProducerConn(key)),
                 true => self.held.forget(key),
                 false => {}

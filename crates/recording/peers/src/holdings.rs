@@ -13,11 +13,11 @@ const USERS_PART: usize = 2;
 /// Bytes in the connections of one user: what was sent and is not served, and what waits to be read. Honest clients hold some kilobytes, a
 /// consumer that reads 256.
 const MAX_BYTES_PER_USER: usize = 32 * 1024 * 1024;
-/// With more than this part of it a user's programs are told nothing more before they have read: a session of somebody else's says 200 KiB
+/// With more than three of these parts of it a user's programs are told nothing more before they have read: a session of somebody else's says 200 KiB
 /// of a data source, and they may be hundreds.
 const HEAVY_PART: usize = 4;
 /// Until it is less than this part.
-const LIGHT_PART: usize = 8;
+const LIGHT_PART: usize = 2;
 /// And with more than this part nothing at all, so that what nobody reads does not cost those who do their connections.
 const MAX_TOLD_PART: (usize, usize) = (3, 4);
 /// The same of all users of other machines together: what is said of them anybody can say.
@@ -164,7 +164,7 @@ impl Holdings {
     /// Whether a user's programs are to read before they are told more.
     pub fn is_heavy(&self, holder: Holder) -> bool {
         let (bytes, max) = self.bytes_of(holder);
-        bytes > max / HEAVY_PART
+        bytes > max / HEAVY_PART * 3
     }
 
     /// Whether that is over.

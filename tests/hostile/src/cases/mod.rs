@@ -40,7 +40,6 @@ mod patch_pile;
 mod protovms;
 mod refused_packets;
 mod semaphores;
-mod setups;
 mod short_periods;
 mod touched_memory;
 mod triggers;
@@ -95,7 +94,6 @@ pub const ALL: &[Case] = &[
     protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,
-    setups::CASE,
     short_periods::CASE,
     touched_memory::CASE,
     touched_memory::ONE,

@@ -143,7 +143,10 @@ impl Connection {
             holder: if stream.passes_fds() { Holder::Local(user_of(&stream)) } else { UNKNOWN_HOLDER },
             elsewhere,
             stream,
-            host: HostConnection::new(services),
+            host: match door.side {
+                Side::Producer => HostConnection::new(services).without_streams(),
+                Side::Consumer => HostConnection::new(services),
+            },
             is_introduced: false,
             held_bytes: 0,
             interest: Interest { read: true, write: false },

@@ -13,6 +13,13 @@ const USERS_PART: usize = 2;
 /// Bytes in the connections of one user: what was sent and is not served, and what waits to be read. Honest clients hold some kilobytes, a
 /// consumer that reads 256.
 const MAX_BYTES_PER_USER: usize = 32 * 1024 * 1024;
+/// With more than this part of it a user's programs are told nothing more before they have read: a session of somebody else's says 200 KiB
+/// of a data source, and they may be hundreds.
+const HEAVY_PART: usize = 4;
+/// Until it is less than this part.
+const LIGHT_PART: usize = 8;
+/// And with more than this part nothing at all, so that what nobody reads does not cost those who do their connections.
+const MAX_TOLD_PART: (usize, usize) = (3, 4);
 /// The same of all users of other machines together: what is said of them anybody can say.
 const MAX_REMOTE_BYTES: usize = MAX_BYTES_PER_USER;
 
@@ -151,6 +158,32 @@ impl Holdings {
             Holder::Local(_) if bytes > self.max_bytes_of_user => Err(TooMuch::Bytes { holder, bytes }),
             Holder::Remote { .. } if self.remote_bytes > MAX_REMOTE_BYTES => Err(self.largest_remote()),
             Holder::Local(_) | Holder::Remote { .. } => Ok(()),
+        }
+    }
+
+    /// Whether a user's programs are to read before they are told more.
+    pub fn is_heavy(&self, holder: Holder) -> bool {
+        let (bytes, max) = self.bytes_of(holder);
+        bytes > max / HEAVY_PART
+    }
+
+    /// Whether that is over.
+    pub fn is_light(&self, holder: Holder) -> bool {
+        let (bytes, max) = self.bytes_of(holder);
+        bytes < max / LIGHT_PART
+    }
+
+    /// Whether one of them that has read all may be told something, beside so many bytes that are not in the books yet.
+    pub fn may_be_told(&self, holder: Holder, further: usize) -> bool {
+        let (bytes, max) = self.bytes_of(holder);
+        bytes.saturating_add(further) < max / MAX_TOLD_PART.1 * MAX_TOLD_PART.0
+    }
+
+    /// And how many it may be.
+    fn bytes_of(&self, holder: Holder) -> (usize, usize) {
+        match holder {
+            Holder::Local(_) => (self.bytes.get(&holder).copied().unwrap_or(0), self.max_bytes_of_user),
+            Holder::Remote { .. } => (self.remote_bytes, MAX_REMOTE_BYTES),
         }
     }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::ids::{InstanceId, ProducerId};
 use crate::registry::SourceSerial;
+use crate::user_book::Whose;
 
 /// Where an instance stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ const STATES: usize = InstanceState::Stopped as usize + 1;
 pub(crate) struct Instance {
     pub(crate) id: InstanceId,
     pub(crate) producer: ProducerId,
+    /// The producer's user.
+    pub(crate) whose: Whose,
     pub(crate) producer_name: Arc<str>,
     pub(crate) source_name: Arc<str>,
     pub(crate) source: SourceSerial,
@@ -51,6 +54,8 @@ pub(crate) struct InstanceSet {
     counts: [usize; STATES],
     /// How many each data source has.
     of_sources: HashMap<SourceSerial, usize>,
+    /// How many the producers of each user have.
+    of_users: BTreeMap<Whose, usize>,
 }
 
 impl Instance {
@@ -68,6 +73,7 @@ impl InstanceSet {
     pub(crate) fn insert(&mut self, instance: Instance) {
         self.counts[instance.state as usize] += 1;
         *self.of_sources.entry(instance.source).or_default() += 1;
+        *self.of_users.entry(instance.whose).or_default() += 1;
         if let Some(old) = self.by_key.insert(instance.key(), instance) {
             self.uncount(&old);
         }
@@ -75,10 +81,17 @@ impl InstanceSet {
 
     fn uncount(&mut self, gone: &Instance) {
         self.counts[gone.state as usize] -= 1;
-        let Some(count) = self.of_sources.get_mut(&gone.source) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.of_sources.remove(&gone.source);
+        if let Some(count) = self.of_sources.get_mut(&gone.source) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_sources.remove(&gone.source);
+            }
+        }
+        if let Some(count) = self.of_users.get_mut(&gone.whose) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_users.remove(&gone.whose);
+            }
         }
     }
 
@@ -91,6 +104,11 @@ impl InstanceSet {
     /// How many there are of a data source.
     pub(crate) fn count_of(&self, source: SourceSerial) -> usize {
         self.of_sources.get(&source).copied().unwrap_or(0)
+    }
+
+    /// How many the producers of a user have.
+    pub(crate) fn count_of_user(&self, whose: Whose) -> usize {
+        self.of_users.get(&whose).copied().unwrap_or(0)
     }
 
     pub(crate) fn get(&self, key: InstanceKey) -> Option<&Instance> {
@@ -165,6 +183,7 @@ mod tests {
         Instance {
             id: InstanceId(id),
             producer: ProducerId(producer),
+            whose: Whose::Local(u32::from(producer)),
             producer_name: "p".into(),
             source_name: "s".into(),
             source: SourceSerial(producer.into()),

@@ -20,6 +20,7 @@ use crate::service::Service;
 use crate::session::{Session, State};
 use crate::strangers::without_stall;
 use crate::telling::TELL_COST;
+use crate::user_book::Whose;
 use crate::work::{Budget, Job};
 
 /// Setting up what a session wants of what is registered, and how far that is: by the config's data sources, and for each by producer
@@ -243,10 +244,22 @@ impl Service {
         self.sessions.get(&session_id).is_some_and(|session| session.instances.count_of(source.serial) > 0)
     }
 
-    fn has_room_for_instance(&self, session: &Session) -> bool {
-        let of_owner = self.sessions.values().filter(|other| other.owner_uid == session.owner_uid);
-        session.instances.len() < limits::MAX_INSTANCES_PER_SESSION
-            && of_owner.map(|other| other.instances.len()).sum::<usize>() < limits::MAX_INSTANCES_PER_UID
+    fn has_room_for_instance(&self, session: &Session, producer: &Producer) -> bool {
+        let of_owner = || self.sessions.values().filter(|other| other.owner_uid == session.owner_uid);
+        if session.instances.len() >= limits::MAX_INSTANCES_PER_SESSION
+            || of_owner().map(|other| other.instances.len()).sum::<usize>() >= limits::MAX_INSTANCES_PER_UID
+        {
+            return false;
+        }
+        let is_his_own = !producer.peer.emulated && producer.peer.is_user(session.owner_uid);
+        if is_his_own || !producer.peer.emulated && self.is_privileged(producer.peer.uid) {
+            return true;
+        }
+        // Names are free: whoever registers many must not keep others' programs out.
+        let whose = Whose::of(producer.peer, producer.machine.as_ref());
+        let of_his_in_all = of_owner().map(|other| other.instances.count_of_user(whose)).sum::<usize>();
+        session.instances.count_of_user(whose) < limits::MAX_INSTANCES_OF_ONES_IN_A_SESSION
+            && of_his_in_all < limits::MAX_INSTANCES_OF_ONES_PER_UID
     }
 
     fn set_up_instance(
@@ -258,11 +271,13 @@ impl Service {
         budget: &mut Budget,
     ) -> Option<InstanceKey> {
         budget.spend(INSTANCE_COST);
-        let producer_name = self.producers.get(&id)?.name.clone();
+        let producer = self.producers.get(&id)?;
+        let (producer_name, whose) =
+            (producer.name.clone(), Whose::of(producer.peer, producer.machine.as_ref()));
         let (is_strangers, has_room) = {
             let (session, producer) = (self.sessions.get(&session_id)?, self.producers.get(&id)?);
             let has_places = self.leaves_places(session, producer, source.serial);
-            (self.is_stranger(session, producer), has_places && self.has_room_for_instance(session))
+            (self.is_stranger(session, producer), has_places && self.has_room_for_instance(session, producer))
         };
         let session = self.sessions.get_mut(&session_id)?;
         if !has_room {
@@ -286,6 +301,7 @@ impl Service {
         session.instances.insert(Instance {
             id: instance,
             producer: id,
+            whose,
             producer_name,
             source_name: source.name.clone(),
             source: source.serial,

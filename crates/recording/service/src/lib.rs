@@ -10,6 +10,7 @@
 //! | `calls` | the ports' methods, decoded |
 //! | `config` | a trace config, parsed and checked |
 //! | `producers`, `memory`, `instances` | registering, shared memory, where configured meets registered |
+//! | `commands` | what producers are told, and what waits until they have read that |
 //! | `strangers` | what a session may want of another user's program |
 //! | `machines` | producers on other machines, and their clocks |
 //! | `enable`, `start_stop`, `detach`, `cloning`, `clone_steps` | the life of a session |
@@ -33,6 +34,7 @@ mod calls;
 mod clock_snapshots;
 mod clone_steps;
 mod cloning;
+mod commands;
 mod commit;
 mod compression;
 mod concurrent;

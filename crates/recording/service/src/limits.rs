@@ -236,6 +236,11 @@ pub const MAX_INSTANCES_FOR_A_STRANGER_OF_ROOTS: usize = 16;
 pub const MAX_INSTANCES_FOR_STRANGERS_OF_ROOTS: usize = 24;
 /// Instances of all sessions of one user. Ours, for the memory of the service: each takes some 300 bytes.
 pub const MAX_INSTANCES_PER_UID: usize = 2 * MAX_INSTANCES_PER_SESSION;
+/// Of the instances of a session, how many the programs of one user have who is neither its own, root nor the service's. Ours: 64 programs may
+/// register 1,024 data sources each under one name, and others have three quarters beside them.
+pub const MAX_INSTANCES_OF_ONES_IN_A_SESSION: usize = MAX_INSTANCES_PER_SESSION / 4;
+/// The same for all sessions of one user.
+pub const MAX_INSTANCES_OF_ONES_PER_UID: usize = MAX_INSTANCES_PER_UID / 4;
 /// Bytes of a regular expression for producers' names. Ours: bounds the time to read it.
 pub const MAX_REGEX_BYTES: usize = 4096;
 /// What such an expression may take once it is compiled. Ours: it bounds the time of a match, which is a millisecond for a name that is as

@@ -107,7 +107,7 @@ impl Service {
     /// Tells the consumer to clone its session. In a message of its own, for it can hold one trigger only.
     pub(crate) fn observe_snapshot_trigger(&mut self, session_id: SessionId, trigger: &ReceivedTrigger) {
         let Some(owner) = self.sessions.get(&session_id).and_then(|session| session.owner) else { return };
-        let observing = self.consumers.get(&owner).and_then(|consumer| consumer.observing.as_ref());
+        let observing = self.consumers.get_mut(&owner).and_then(|consumer| consumer.observing.as_mut());
         let Some(observing) = observing.filter(|found| found.mask & Type::CloneTriggerHit as u32 != 0) else {
             return;
         };
@@ -119,9 +119,17 @@ impl Service {
             boot_time_ns: Some(trigger.boottime_ns),
             trigger_delay_ms: Some(trigger.delay_ms),
         };
-        let events = ObservableEvents { clone_trigger_hit: Some(hit), ..Default::default() };
-        let reply = Reply::more(observing.token, &ObserveEventsResponse { events: Some(events) });
-        self.reply_consumer(owner, reply);
+        if let Some(reply) = observing.hit(hit) {
+            self.reply_consumer(owner, reply);
+        }
+    }
+
+    /// A consumer is to read what it was sent before it is told more of what happens, as it takes it ([`poll_read`](Self::poll_read)).
+    pub fn hold_events(&mut self, consumer: ConsumerConn) {
+        let observing = self.consumers.get_mut(&consumer).and_then(|consumer| consumer.observing.as_mut());
+        if let Some(observing) = observing {
+            observing.is_held = true;
+        }
     }
 
     /// Sends what an input has brought about, in one message a consumer; what that has no room for, as the consumer takes it
@@ -132,6 +140,8 @@ impl Service {
             let Some(observing) = observing else { continue };
             if observing.is_too_far_behind() {
                 self.reject_observer(conn);
+            } else if observing.is_held {
+                observing.is_behind = true;
             } else if !observing.is_behind
                 && let Some(part) = observing.next_part()
             {
@@ -165,6 +175,10 @@ pub(crate) struct Observing {
     bytes: usize,
     /// After them.
     all_started: bool,
+    /// Triggers by which it is to clone its session, of which it was not told.
+    hits: VecDeque<CloneTriggerHit>,
+    /// It has not read what it was told.
+    is_held: bool,
     /// It has been told a part, and takes the rest as fast as it likes.
     is_behind: bool,
 }
@@ -186,7 +200,16 @@ impl Change {
 
 impl Observing {
     fn new(token: Token, mask: u32) -> Self {
-        Self { token, mask, changes: VecDeque::new(), bytes: 0, all_started: false, is_behind: false }
+        Self {
+            token,
+            mask,
+            changes: VecDeque::new(),
+            bytes: 0,
+            all_started: false,
+            hits: VecDeque::new(),
+            is_held: false,
+            is_behind: false,
+        }
     }
 
     /// If it is something to tell of.
@@ -213,8 +236,31 @@ impl Observing {
         self.is_behind
     }
 
+    /// Tells of a trigger at once, unless something waits.
+    fn hit(&mut self, hit: CloneTriggerHit) -> Option<Reply> {
+        if !self.is_held && !self.is_behind {
+            return Some(self.reply(ObservableEvents { clone_trigger_hit: Some(hit), ..Default::default() }));
+        }
+        if self.hits.len() < limits::MAX_PENDING_SNAPSHOTS {
+            self.hits.push_back(hit);
+        } else {
+            tracing::debug!("a trigger is passed over: its consumer has not read of those before it");
+        }
+        self.is_behind = true;
+        None
+    }
+
+    fn reply(&self, events: ObservableEvents) -> Reply {
+        Reply::more(self.token, &ObserveEventsResponse { events: Some(events) })
+    }
+
     /// As much as a reply has room for.
     fn next_part(&mut self) -> Option<Reply> {
+        self.is_held = false;
+        if let Some(hit) = self.hits.pop_front() {
+            self.is_behind = true;
+            return Some(self.reply(ObservableEvents { clone_trigger_hit: Some(hit), ..Default::default() }));
+        }
         let mut events = ObservableEvents::default();
         let mut size = 0;
         let has_room = |size: usize, change: &Change| size + change.size() <= limits::QUERY_REPLY_BYTES;
@@ -235,7 +281,7 @@ impl Observing {
             events.all_data_sources_started = std::mem::take(&mut self.all_started).then_some(true);
         }
         let is_something = events != ObservableEvents::default();
-        is_something.then(|| Reply::more(self.token, &ObserveEventsResponse { events: Some(events) }))
+        is_something.then(|| self.reply(events))
     }
 }
 

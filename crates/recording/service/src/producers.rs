@@ -120,19 +120,6 @@ impl Service {
         self.send_setup_tracing(from);
     }
 
-    /// Sends a command. Without a stream it is lost: the producer did not want it (upstream logs an error).
-    pub(crate) fn command(&mut self, producer: ProducerId, cmd: Cmd) {
-        let Some(conn) = self.producers.get(&producer).map(|producer| producer.conn) else { return };
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        if let Some(token) = link.commands {
-            let reply = Reply::more(token, &GetAsyncCommandResponse { cmd: Some(cmd) });
-            self.reply_producer(conn, reply);
-        } else if !std::mem::replace(&mut link.misses_commands, true) {
-            // Once: there may be thousands.
-            tracing::warn!(%producer, "a producer without GetAsyncCommand misses commands");
-        }
-    }
-
     /// Sends SetupTracing if it is due and the stream is there. Memory that the producer brought is only confirmed.
     pub(crate) fn send_setup_tracing(&mut self, conn: ProducerConn) {
         let Some(link) = self.links.get_mut(&conn) else { return };

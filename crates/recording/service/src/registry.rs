@@ -9,6 +9,7 @@ use ferretto_shm::{ChunkError, ChunkHeader, ServiceView, SharedMemory};
 use ferretto_trace_buffer::ClientIdentity;
 use prost::Message as _;
 
+use crate::commands::Backlog;
 use crate::commit::Commit;
 use crate::ids::{BufferId, ConsumerConn, ProducerConn, ProducerId, SessionId, Token};
 use crate::ipc_output::Reading;
@@ -48,6 +49,8 @@ pub(crate) struct ProducerLink {
     pub(crate) producer: Option<ProducerId>,
     /// The `GetAsyncCommand` call whose replies are the commands.
     pub(crate) commands: Option<Token>,
+    /// What it was not told yet.
+    pub(crate) backlog: Backlog,
     /// It was said that it misses commands without that call.
     pub(crate) misses_commands: bool,
     /// SetupTracing waits for the command stream.

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use crate::buffers::Buffer;
 use crate::calls::{ConsumerCall, ProducerCall, ProvidedMemory};
 use crate::clone_steps::Asked;
+use crate::commands::Backlog;
 use crate::enable::GuardedStart;
 use crate::environment::{Environment, ServiceOptions};
 use crate::file_output::WriteMemory;
@@ -178,6 +179,7 @@ impl Service {
             machine: None,
             producer: None,
             commands: None,
+            backlog: Backlog::default(),
             misses_commands: false,
             setup_tracing_pending: false,
         };

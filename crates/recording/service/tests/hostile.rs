@@ -393,3 +393,52 @@ fn writers_are_bounded_for_all_buffers_of_a_session() {
         assert_eq!(stored(&mut world).0 - before, u64::from(is_stored), "{buffer}");
     }
 }
+
+#[test]
+fn programs_of_one_user_do_not_take_all_places_of_anothers_session() {
+    let mut world = World::default();
+    let most = limits::MAX_INSTANCES_OF_ONES_IN_A_SESSION;
+    let programs = most / limits::MAX_DATA_SOURCES_PER_PRODUCER + 2;
+    for _ in 0..programs {
+        let program = world.introduce(&Introduction { uid: 54_321, ..named("many") });
+        (0..limits::MAX_DATA_SOURCES_PER_PRODUCER).for_each(|_| world.register(program, "data"));
+    }
+    let consumer = world.consumer(0);
+    world.enable(consumer, "buffers { size_kb: 64 } data_sources { config { name: 'data' } }");
+    (0..1000).for_each(|_| world.advance_ms(0));
+    let stats = world.stats(consumer);
+    let left_out = programs * limits::MAX_DATA_SOURCES_PER_PRODUCER - most;
+    assert_eq!(stats.losses.unwrap_or_default().sources_left_out(), left_out as u64);
+    for (uid, name) in [(1000, "another"), (0, "roots")] {
+        let late = world.introduce(&Introduction { uid, ..named(name) });
+        world.register(late, "data");
+        world.advance_ms(0);
+        assert_eq!(world.command_names(late), ["setup_tracing", "setup", "start"]);
+    }
+}
+
+#[test]
+fn who_has_not_read_is_told_when_it_has_and_of_what_is_over_nothing() {
+    let mut world = World::default();
+    let producer = world.producer("p");
+    world.register(producer, "data");
+    world.service.hold_commands(producer);
+    let [first, second] = [1000, 1001].map(|uid| {
+        let consumer = world.consumer(uid);
+        world.enable(consumer, "buffers { size_kb: 64 } data_sources { config { name: 'data' } }");
+        consumer
+    });
+    world.advance_ms(0);
+    assert_eq!(world.command_names(producer), ["setup_tracing"]);
+    world.free(first);
+    let bytes = world.service.release_commands(producer, 1);
+    world.run();
+    assert_eq!(world.command_names(producer), ["setup"]);
+    assert!(bytes > 1, "one at a time");
+    assert!(world.service.release_commands(producer, usize::MAX) > 0);
+    world.run();
+    assert_eq!(world.command_names(producer), ["start"]);
+    // Nothing waits any more.
+    world.free(second);
+    assert_eq!(world.command_names(producer), ["stop"]);
+}

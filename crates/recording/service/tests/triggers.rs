@@ -588,3 +588,20 @@ fn many_triggers_are_looked_at_in_steps_and_in_their_order() {
     });
     assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "a"]);
 }
+
+#[test]
+fn a_consumer_that_has_not_read_is_told_of_as_many_triggers_as_are_kept() {
+    let mut lab =
+        Lab::new("trigger_mode: CLONE_SNAPSHOT trigger_timeout_ms: 1000 triggers { name: \"now\" }");
+    lab.observe();
+    lab.world.service.hold_events(lab.consumer);
+    lab.call_out(&["now"; 3 * limits::MAX_PENDING_SNAPSHOTS]);
+    lab.pass_ms(1);
+    assert_eq!(lab.hits().len(), limits::MAX_PENDING_SNAPSHOTS);
+    // It has read all: from now on it is told at once, of as many as there are.
+    for _ in 0..3 {
+        lab.call_out(&["now"; 10]);
+        lab.pass_ms(1);
+        assert_eq!(lab.hits().len(), 10);
+    }
+}

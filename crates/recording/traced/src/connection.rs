@@ -60,6 +60,9 @@ const MAX_PRODUCER_QUEUE_BYTES: usize = 1024 * 1024;
 /// a while. More than [`ferretto_ipc::MAX_QUEUED_BYTES`] never wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// A producer with more than this unread is told nothing more.
+pub(crate) const PRODUCER_QUEUE_BYTES: usize = 64 * 1024;
+
 /// A consumer with more than this unread is given nothing more to read, and its next requests wait.
 const CONSUMER_QUEUE_BYTES: usize = 256 * 1024;
 
@@ -237,6 +240,11 @@ impl Connection {
     /// Whether its peer reads what it is sent, so that there may be more.
     pub(crate) fn has_room(&self) -> bool {
         self.side == Side::Producer || self.host.queued_bytes() <= CONSUMER_QUEUE_BYTES
+    }
+
+    /// Whether it is a producer that has to read before it is told more.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.side == Side::Producer && self.host.queued_bytes() > PRODUCER_QUEUE_BYTES
     }
 
     /// The next request, and the token by which the service will reply to it.

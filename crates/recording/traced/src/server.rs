@@ -5,6 +5,8 @@
 //! turn ends after a few milliseconds: what it leaves undone the next one finds. While producers commit fast, the loop rests between
 //! looks at them, as long as the service allows: so it takes several commits in with one wake-up.
 
+mod held_commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -29,6 +31,8 @@ use crate::poller::{Poller, Ready, Set};
 use crate::system::{self, SystemEnvironment};
 use crate::turns::Turns;
 use crate::users;
+
+use held_commands::HeldCommands;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -99,6 +103,7 @@ pub(crate) struct Server {
     inbox: Inbox,
     /// Clients whose requests wait for work that is under way, or for their own reading.
     held_up: BTreeSet<u64>,
+    held: HeldCommands,
     /// How much work had ended when they were looked at.
     work_ended: u64,
     has_more_work: bool,
@@ -151,6 +156,7 @@ impl Server {
             holdings: Holdings::new(MAX_CONNECTIONS, FDS_PER_CONNECTION, own_uid),
             inbox: Inbox::default(),
             held_up: BTreeSet::new(),
+            held: HeldCommands::default(),
             work_ended: 0,
             has_more_work: false,
             has_more_to_receive: false,
@@ -519,6 +525,11 @@ impl Server {
             if let Err(error) = connection.reply(reply) {
                 self.ended.insert(key, error);
             }
+            match is_consumer {
+                true if !connection.has_room() => self.service.hold_events(ConsumerConn(key)),
+                true => {}
+                false => self.hold_if_behind(key),
+            }
             // One that observes may have more to be told than fits into a reply, though it has asked for nothing just now.
             if is_consumer && self.service.is_reading(ConsumerConn(key)) {
                 self.line_up(key);
@@ -561,7 +572,8 @@ impl Server {
     }
 
     fn send_dirty(&mut self) {
-        for key in std::mem::take(&mut self.dirty) {
+        let dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.iter().copied() {
             let Some(connection) = self.connections.get_mut(&key) else { continue };
             let sent = connection.send();
             if connection.waits_for_kernel {
@@ -574,17 +586,21 @@ impl Server {
                 update(&self.poller, key, connection, wanted)
             };
             // It may have taken all that kept its client from being served: then nothing is left at the socket to wait for.
-            let is_let_go = connection.has_room() && self.held_up.remove(&key);
+            // Or what has happened meanwhile waits to be told.
+            let has_news = || connection.side == Side::Consumer && self.service.is_reading(ConsumerConn(key));
+            let is_let_go = connection.has_room() && (self.held_up.remove(&key) || has_news());
             if let Err(error) = sent.and(updated) {
                 self.ended.insert(key, error);
             }
             if let Err(too_much) = self.note_what_it_holds(key) {
                 self.end_one_of(too_much, key);
             }
+            self.hold_all_if_heavy(key);
             if is_let_go {
                 self.line_up(key);
             }
         }
+        self.release_held(&dirty);
         self.has_more_work |= !self.turns.is_empty();
     }
 
@@ -638,6 +654,7 @@ impl Server {
             let Some(connection) = self.connections.remove(&key) else { continue };
             self.turns.remove(key);
             self.held_up.remove(&key);
+            self.held.forget(key);
             self.holdings.release(connection.holder, connection.held_bytes);
             match error {
                 Ended::HungUp => tracing::debug!(key, side = ?connection.side, "client hung up"),

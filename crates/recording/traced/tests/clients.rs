@@ -158,6 +158,66 @@ fn a_client_whose_requests_outlast_a_turn_is_heard_on() {
     }
 }
 
+/// Sessions that come and go beside a producer that does not read just then.
+#[test]
+fn a_producer_does_not_lose_its_connection_to_sessions_that_come_and_go() {
+    let host = host();
+    let stream = host.connect_producer().unwrap();
+    let mut client = ferretto_ipc::link::ClientLink::new(stream, "ProducerPort");
+    let until = Instant::now() + Duration::from_secs(60);
+    let next = |client: &mut ferretto_ipc::link::ClientLink| loop {
+        client.flush().unwrap();
+        client.receive().unwrap();
+        if let Some(event) = client.connection().poll_event() {
+            return event;
+        }
+        assert!(Instant::now() < until, "nothing comes");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    next(&mut client);
+    let init =
+        protos::InitializeConnectionRequest { producer_name: Some("p".to_owned()), ..Default::default() };
+    client.connection().invoke("InitializeConnection", &init, None, true).unwrap();
+    let commands = protos::GetAsyncCommandRequest::default();
+    let commands = client.connection().invoke("GetAsyncCommand", &commands, None, true).unwrap();
+    let descriptor = protos::DataSourceDescriptor { name: Some("data".to_owned()), ..Default::default() };
+    let request =
+        protos::RegisterDataSourceRequest { data_source_descriptor: Some(descriptor.encode_to_vec().into()) };
+    client.connection().invoke("RegisterDataSource", &request, None, false).unwrap();
+    client.flush().unwrap();
+    let mut much = config(0);
+    much.data_sources[0].config.get_or_insert_default().legacy_config = Some("x".repeat(100_000));
+    let mut consumer = consumer(&host);
+    while consumer.query_service_state(false).unwrap().data_sources.is_empty() {}
+    // Of each it would hear 200 KB: more than is kept for anybody.
+    for _ in 0..200 {
+        consumer.enable_tracing(much.encode_to_vec(), None).unwrap();
+        consumer.query_service_state(true).unwrap();
+        consumer.free().unwrap();
+    }
+    let mut named = config(0);
+    named.unique_session_name = Some("the last one".to_owned());
+    named.data_sources[0].config.get_or_insert_default().legacy_config = Some("the last one".to_owned());
+    consumer.enable_tracing(named.encode_to_vec(), None).unwrap();
+    loop {
+        let ferretto_ipc::client::Event::Reply { request, body: Some(body), .. } = next(&mut client) else {
+            continue;
+        };
+        let is_it = |command: &protos::get_async_command_response::Cmd| match command {
+            protos::get_async_command_response::Cmd::StartDataSource(start) => {
+                String::from_utf8_lossy(start.config.as_deref().unwrap_or_default()).contains("the last one")
+            }
+            _ => false,
+        };
+        let command = (request == commands)
+            .then(|| protos::GetAsyncCommandResponse::decode(body).unwrap().cmd)
+            .flatten();
+        if command.as_ref().is_some_and(is_it) {
+            return;
+        }
+    }
+}
+
 /// What others' sessions want of it may be more than it has time to read at once.
 #[test]
 fn a_producer_that_many_sessions_want_has_time_to_read_it_all() {

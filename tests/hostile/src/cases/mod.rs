@@ -40,6 +40,7 @@ mod patch_pile;
 mod protovms;
 mod refused_packets;
 mod semaphores;
+mod setups;
 mod short_periods;
 mod touched_memory;
 mod triggers;
@@ -94,6 +95,7 @@ pub const ALL: &[Case] = &[
     protovms::CASE,
     refused_packets::CASE,
     semaphores::CASE,
+    setups::CASE,
     short_periods::CASE,
     touched_memory::CASE,
     touched_memory::ONE,

@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
+use common::stacks::Stacks;
 use common::{Place, assert_status, packets, stderr};
 use ferretto_protos::TracePacket;
 use ferretto_protos::trace_packet::Data;
@@ -144,27 +144,12 @@ fn is_refused(said: &str) -> bool {
 
 /// The functions of each sample, outermost first, out of what its sequence has said before.
 fn stacks(packets: &[TracePacket]) -> Vec<(u32, Vec<String>, bool)> {
-    let (mut names, mut frames, mut stacks) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut samples = Vec::new();
+    let (mut stacks, mut samples) = (Stacks::default(), Vec::new());
     for packet in packets {
-        let data = packet.interned_data.clone().unwrap_or_default();
-        for name in data.function_names {
-            names.insert(name.iid(), String::from_utf8(name.str.unwrap().to_vec()).unwrap());
-        }
-        for frame in data.frames {
-            frames.insert(frame.iid(), frame.function_name_id());
-        }
-        for stack in data.callstacks {
-            stacks.insert(stack.iid(), stack.frame_ids);
-        }
+        stacks.hear(packet);
         if let Some(Data::PerfSample(sample)) = &packet.data {
-            let Some(frame_ids) = stacks.get(&sample.callstack_iid()) else { continue };
-            let name = |frame: &u64| names.get(&frames[frame]).cloned().unwrap_or_default();
-            samples.push((
-                sample.pid(),
-                frame_ids.iter().map(name).collect(),
-                sample.optional_unwind_error.is_none(),
-            ));
+            let Some(functions) = stacks.functions(sample.callstack_iid()) else { continue };
+            samples.push((sample.pid(), functions, sample.optional_unwind_error.is_none()));
         }
     }
     samples

@@ -1,9 +1,11 @@
 //! Heaps as traces have them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_protos::TracePacket;
 use ferretto_protos::trace_packet::Data;
+
+use crate::common::stacks::Stacks;
 
 /// A site's figures in a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,19 +29,9 @@ impl Heap {
 
     /// Of a heap with this name.
     pub(crate) fn read_heap(packets: &[TracePacket], name: &str) -> Self {
-        let (mut names, mut frames, mut stacks) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (mut heap, mut next_index) = (Self::default(), 0);
+        let (mut heap, mut stacks, mut next_index) = (Self::default(), Stacks::default(), 0);
         for packet in packets {
-            let data = packet.interned_data.clone().unwrap_or_default();
-            for name in data.function_names {
-                names.insert(name.iid(), String::from_utf8(name.str.unwrap().to_vec()).unwrap());
-            }
-            for frame in data.frames {
-                frames.insert(frame.iid(), frame.function_name_id());
-            }
-            for stack in data.callstacks {
-                stacks.insert(stack.iid(), stack.frame_ids);
-            }
+            stacks.hear(packet);
             let Some(Data::ProfilePacket(profile)) = &packet.data else { continue };
             assert_eq!(profile.index(), next_index, "none is missing");
             next_index += 1;
@@ -48,8 +40,6 @@ impl Heap {
                 heap.dumps += usize::from(!profile.continued());
                 assert!(!dump.buffer_overran());
                 for sample in &dump.samples {
-                    let ids = &stacks[&sample.callstack_id()];
-                    let name = |frame: &u64| names.get(&frames[frame]).cloned().unwrap_or_default();
                     let figures = Figures {
                         allocated: sample.self_allocated(),
                         freed: sample.self_freed(),
@@ -57,7 +47,7 @@ impl Heap {
                     };
                     assert!(figures.freed <= figures.allocated || figures.max > 0);
                     let pid = u32::try_from(dump.pid()).unwrap();
-                    let names = ids.iter().map(name).collect();
+                    let names = stacks.functions(sample.callstack_id()).expect("it was said before");
                     heap.sites.insert((pid, sample.callstack_id()), (names, figures));
                 }
             }

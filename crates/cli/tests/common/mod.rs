@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod heap;
+pub(crate) mod stacks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -4,21 +4,18 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use ferretto_cut::Source as _;
-use ferretto_printable::printable;
 use ferretto_symbolize::FoundFile;
-use rustix::fs::OFlags;
 use tar::{Builder, Header};
 
 use crate::cut::open;
 use crate::record::output::{Output, plain};
 use crate::report::UserError;
-use crate::symbolize::{Looked, Stacks};
+use crate::symbolize::{Looked, Stacks, search};
 use crate::units;
 
 /// Names that upstream's bundles have.
@@ -63,9 +60,10 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn main(args: &BundleArgs) -> Result<ExitCode> {
+    let search = search(&args.symbols)?;
     let source = open(&args.trace)?;
     let stacks = Stacks::read(&args.trace, &source, "bundle")?;
-    let looked = Looked::look(&stacks, &args.symbols)?;
+    let looked = Looked::look(&stacks, &search)?;
     let files = if args.programs { files(&looked) } else { Vec::new() };
     let mut output = Output::open(&args.output)?;
     let trace = source.open().map(|from| (stacks.whole_bytes(), from));
@@ -96,14 +94,13 @@ fn files(looked: &Looked) -> Vec<Opened> {
     files.retain(|file| file.below != Path::new(""));
     files.sort_by(|a, b| a.below.cmp(&b.below));
     files.dedup_by(|a, b| a.below == b.below);
-    files.into_iter().filter_map(|file| opened(file).ok().flatten()).collect()
+    files.into_iter().filter_map(|file| opened(file).ok()).collect()
 }
 
-fn opened(found: &FoundFile) -> io::Result<Option<Opened>> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(&found.path)?;
-    let about = file.metadata()?;
-    Ok(about.is_file().then(|| Opened { below: found.below.clone(), file, bytes: about.len() }))
+fn opened(found: &FoundFile) -> io::Result<Opened> {
+    let file = found.open()?;
+    let bytes = file.metadata()?.len();
+    Ok(Opened { below: found.below.clone(), file, bytes })
 }
 
 fn pack(to: impl Write, trace: (u64, impl Read), symbols: &[u8], files: &[Opened]) -> io::Result<()> {
@@ -123,26 +120,12 @@ fn member<W: Write>(tar: &mut Builder<W>, name: &Path, bytes: u64, from: impl Re
     let mut header = Header::new_gnu();
     header.set_size(bytes);
     header.set_mode(MODE);
-    let mut from = Counted { from: from.take(bytes), bytes: 0 };
+    let mut from = from.take(bytes);
     tar.append_data(&mut header, name, &mut from)?;
-    if from.bytes != bytes {
+    if from.limit() > 0 {
         return Err(io::Error::other("a file was written to meanwhile"));
     }
     Ok(())
-}
-
-/// Counts what was read.
-struct Counted<R> {
-    from: R,
-    bytes: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(into)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
 }
 
 /// What the archive has, for people.
@@ -157,5 +140,5 @@ fn contents(trace: u64, symbols: u64, files: &[Opened]) -> String {
         let count = units::counted(files.len() as u64, "file", "files");
         text.push_str(&format!(", and {count} of programs, {}", units::bytes(bytes)));
     }
-    printable(&text).into_owned()
+    text
 }

@@ -63,6 +63,7 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn main(args: &SymbolizeArgs) -> Result<ExitCode> {
+    let search = search(&args.symbols)?;
     let (file, source) = match &args.output {
         Some(_) => (None, open(&args.trace)?),
         None => in_place(&args.trace).map(|(file, source)| (Some(file), source))?,
@@ -71,7 +72,7 @@ pub(crate) fn main(args: &SymbolizeArgs) -> Result<ExitCode> {
     if file.is_some() {
         is_whole(&args.trace, &stacks.end)?;
     }
-    let looked = Looked::look(&stacks, &args.symbols)?;
+    let looked = Looked::look(&stacks, &search)?;
     match (&args.output, file) {
         (Some(output), _) => write(&source, &stacks.end, &looked.symbols, output, &args.trace)?,
         (None, Some(file)) => append(file, &stacks.end, &looked.symbols, &args.trace)?,
@@ -85,6 +86,15 @@ pub(crate) fn main(args: &SymbolizeArgs) -> Result<ExitCode> {
         stacks.warn(&args.trace);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where to look: in these folders, too.
+pub(crate) fn search(folders: &[PathBuf]) -> Result<Search> {
+    if let Some(folder) = folders.iter().find(|folder| !folder.is_dir()) {
+        let error = format!("--symbols {}: there is no such folder", folder.display());
+        return Err(UserError::new(error).into());
+    }
+    Ok(Search::from_environment(folders.to_vec(), |name| std::env::var_os(name)))
 }
 
 /// What the stacks of a trace are made of.
@@ -130,16 +140,10 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// Looks in these folders, too.
-    pub(crate) fn look(stacks: &Stacks, folders: &[PathBuf]) -> Result<Self> {
-        if let Some(folder) = folders.iter().find(|folder| !folder.is_dir()) {
-            let error = format!("--symbols {}: there is no such folder", folder.display());
-            return Err(UserError::new(error).into());
-        }
-        let search = Search::from_environment(folders.to_vec(), |name| std::env::var_os(name));
+    pub(crate) fn look(stacks: &Stacks, search: &Search) -> Result<Self> {
         let mut symbols = Symbols(Vec::new());
         let found = stacks.modules.iter().map(|module| {
-            let found = symbolize(module, &search, &mut symbols);
+            let found = symbolize(module, search, &mut symbols);
             found.map_err(|error| UserError::new(format!("cannot go on: {}", plain(&error))))
         });
         let found = found.collect::<Result<_, _>>()?;

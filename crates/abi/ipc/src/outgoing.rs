@@ -196,7 +196,6 @@ mod tests {
 
     use super::*;
 
-    /// What a peer leaves unread is what it holds, whatever it has read before.
     #[test]
     fn room_is_kept_within_a_long_answer_and_not_between_commands() {
         let frame = IpcFrame { data_for_testing: vec![vec![7; 100_000].into()], ..Default::default() };
@@ -208,6 +207,7 @@ mod tests {
         }
     }
 
+    /// What a peer leaves unread is what it holds, whatever it has read before.
     #[test]
     fn who_reads_most_of_much_holds_little() {
         let mut outgoing = Outgoing::default();

@@ -21,6 +21,7 @@ pub mod search;
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,17 @@ pub struct FoundFile {
     pub path: PathBuf,
     /// Where it would be found below one of [`Search::folders`]: only names, no `..`.
     pub below: PathBuf,
+}
+
+impl FoundFile {
+    /// Opens it, if it is a file still.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, is another thing by now, or larger than any that is looked into.
+    pub fn open(&self) -> io::Result<File> {
+        search::open(&self.path)
+    }
 }
 
 /// Why addresses of a file have no lines.

@@ -12,7 +12,6 @@ use crate::producer_set::ProducerSet;
 use crate::service::Service;
 use crate::service_events::slow_sources;
 use crate::session::{FinalFlush, State};
-use crate::telling::flushes;
 
 /// Why a flush is asked for (upstream: flush_flags.h, bits 0 to 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +108,7 @@ impl Service {
         }
         session.counters.flushes_requested += 1;
         session.record_event(EventType::FlushStarted(true), now);
-        let producers = session.instances.producers();
-        let flushing = producers.filter(|id| session.instances.of_producer(*id).any(flushes));
+        let flushing = session.instances.flushing_producers();
         // A producer that scrapes its own memory needs to be told even if no data source flushes.
         let scraping = self.producers.iter().filter_map(|(id, producer)| {
             let scrapes = producer.peer.emulated && producer.scraping;
@@ -208,8 +206,8 @@ impl Service {
         // A producer is waited for because of its sources that flush.
         let slow = || {
             let producers = ended.flush.waits_for.iter();
-            let instances = producers.flat_map(|producer| session.instances.of_producer(producer));
-            instances.filter(|instance| !instance.no_flush)
+            let keys = producers.flat_map(|producer| session.instances.flushing_of(producer));
+            keys.filter_map(|key| session.instances.get(key))
         };
         let (names, slow) = (losses::names(slow()), slow_sources(slow()));
         session.losses.slow_to_flush = names;

@@ -1,7 +1,8 @@
 //! The data source instances of a session, found by their producer, and counted by their states.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::btree_map::IntoValues;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,11 +57,26 @@ pub(crate) struct InstanceSet {
     of_sources: HashMap<SourceSerial, usize>,
     /// How many the producers of each user have.
     of_users: BTreeMap<Whose, usize>,
+    /// Those that are on their way into another state: few, at most times.
+    under_way: BTreeSet<InstanceKey>,
+    /// Those that a flush is for.
+    flushing: BTreeSet<InstanceKey>,
+    /// Those that can say their names again.
+    clearing: BTreeSet<InstanceKey>,
 }
 
 impl Instance {
     pub(crate) fn key(&self) -> InstanceKey {
         (self.producer, self.id)
+    }
+
+    fn is_under_way(&self) -> bool {
+        matches!(self.state, InstanceState::Configured | InstanceState::Starting | InstanceState::Stopping)
+    }
+
+    /// One that has not said that it started may write already.
+    fn flushes(&self) -> bool {
+        !self.no_flush && matches!(self.state, InstanceState::Starting | InstanceState::Started)
     }
 
     /// Whether it is of this data source; a producer may register one name several times.
@@ -74,7 +90,11 @@ impl InstanceSet {
         self.counts[instance.state as usize] += 1;
         *self.of_sources.entry(instance.source).or_default() += 1;
         *self.of_users.entry(instance.whose).or_default() += 1;
-        if let Some(old) = self.by_key.insert(instance.key(), instance) {
+        let key = instance.key();
+        place(&mut self.under_way, key, instance.is_under_way());
+        place(&mut self.flushing, key, instance.flushes());
+        place(&mut self.clearing, key, instance.handles_clear);
+        if let Some(old) = self.by_key.insert(key, instance) {
             self.uncount(&old);
         }
     }
@@ -98,6 +118,9 @@ impl InstanceSet {
     pub(crate) fn remove(&mut self, key: InstanceKey) -> Option<Instance> {
         let removed = self.by_key.remove(&key)?;
         self.uncount(&removed);
+        [&mut self.under_way, &mut self.flushing, &mut self.clearing]
+            .into_iter()
+            .for_each(|index| place(index, key, false));
         Some(removed)
     }
 
@@ -121,23 +144,34 @@ impl InstanceSet {
         let before = std::mem::replace(&mut instance.state, state);
         self.counts[before as usize] -= 1;
         self.counts[state as usize] += 1;
+        place(&mut self.under_way, key, instance.is_under_way());
+        place(&mut self.flushing, key, instance.flushes());
         Some(before)
     }
 
-    /// Moves all of them on.
-    pub(crate) fn set_all_states(&mut self, state: InstanceState) {
-        self.by_key.values_mut().for_each(|instance| instance.state = state);
-        self.counts = [0; STATES];
-        self.counts[state as usize] = self.by_key.len();
+    /// Those that are set up and not started, and those that have been told to start or to stop and have not said that they did.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Instance> {
+        self.under_way.iter().filter_map(|key| self.by_key.get(key))
     }
 
-    /// Moves each on to where it is said to go, in the order of [`iter`](Self::iter).
-    pub(crate) fn update_states(&mut self, mut state_of: impl FnMut(&Instance) -> InstanceState) {
-        self.counts = [0; STATES];
-        for instance in self.by_key.values_mut() {
-            instance.state = state_of(instance);
-            self.counts[instance.state as usize] += 1;
-        }
+    /// Those of a producer that a flush is for.
+    pub(crate) fn flushing_of(&self, producer: ProducerId) -> impl Iterator<Item = InstanceKey> {
+        self.flushing.range(all_of(producer)).copied()
+    }
+
+    /// The producers of those that a flush is for.
+    pub(crate) fn flushing_producers(&self) -> impl Iterator<Item = ProducerId> {
+        producers_in(&self.flushing)
+    }
+
+    /// Those of a producer that can say their names again.
+    pub(crate) fn clearing_of(&self, producer: ProducerId) -> impl Iterator<Item = InstanceKey> {
+        self.clearing.range(all_of(producer)).copied()
+    }
+
+    /// The first producer after this one, or of all, that has some which can say their names again.
+    pub(crate) fn next_clearing(&self, after: Option<ProducerId>) -> Option<ProducerId> {
+        next_producer(&self.clearing, after)
     }
 
     /// By producer, and those of one in the order in which they were set up.
@@ -152,8 +186,7 @@ impl InstanceSet {
     }
 
     pub(crate) fn of_producer(&self, producer: ProducerId) -> impl Iterator<Item = &Instance> {
-        let keys = (producer, InstanceId(0))..=(producer, InstanceId(u64::MAX));
-        self.by_key.range(keys).map(|(_, instance)| instance)
+        self.by_key.range(all_of(producer)).map(|(_, instance)| instance)
     }
 
     /// Whose there are, without a look at each.
@@ -173,6 +206,37 @@ impl InstanceSet {
     pub(crate) fn all_are(&self, state: InstanceState) -> bool {
         self.counts[state as usize] == self.by_key.len()
     }
+}
+
+/// Each as it is, in the order of [`iter`](InstanceSet::iter).
+impl IntoIterator for InstanceSet {
+    type Item = Instance;
+    type IntoIter = IntoValues<InstanceKey, Instance>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.by_key.into_values()
+    }
+}
+
+fn place(index: &mut BTreeSet<InstanceKey>, key: InstanceKey, is_in: bool) {
+    match is_in {
+        true => index.insert(key),
+        false => index.remove(&key),
+    };
+}
+
+fn all_of(producer: ProducerId) -> RangeInclusive<InstanceKey> {
+    (producer, InstanceId(0))..=(producer, InstanceId(u64::MAX))
+}
+
+fn next_producer(index: &BTreeSet<InstanceKey>, after: Option<ProducerId>) -> Option<ProducerId> {
+    let start = after.map_or(Bound::Unbounded, |id| Bound::Excluded((id, InstanceId(u64::MAX))));
+    index.range((start, Bound::Unbounded)).next().map(|(producer, _)| *producer)
+}
+
+/// Without a look at each.
+fn producers_in(index: &BTreeSet<InstanceKey>) -> impl Iterator<Item = ProducerId> {
+    std::iter::successors(next_producer(index, None), |id| next_producer(index, Some(*id)))
 }
 
 #[cfg(test)]
@@ -222,7 +286,5 @@ mod tests {
         assert_eq!(set.producers().collect::<Vec<_>>(), [ProducerId(2)]);
         set.insert(instance(7, 4, Started));
         assert_eq!(set.producers().collect::<Vec<_>>(), [ProducerId(2), ProducerId(7)]);
-        set.set_all_states(Stopped);
-        assert!(set.all_are(Stopped) && !set.all_are(Started));
     }
 }

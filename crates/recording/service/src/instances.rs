@@ -19,7 +19,6 @@ use crate::registry::{DataSource, Producer, SourceSerial};
 use crate::service::Service;
 use crate::session::{Session, State};
 use crate::strangers::without_stall;
-use crate::telling::TELL_COST;
 use crate::user_book::Whose;
 use crate::work::{Budget, Job};
 
@@ -418,19 +417,6 @@ impl Service {
         self.command(key.0, Cmd::StartDataSource(start));
         if state == InstanceState::Started {
             self.observe_instance(session_id, &producer_name, &source_name, state);
-        }
-    }
-
-    /// Tells the producers of these that they are over, the last one first.
-    pub(crate) fn tell_to_stop(&mut self, instances: &mut Vec<InstanceKey>, budget: &mut Budget) {
-        let mut last = None;
-        while !budget.is_spent()
-            && let Some((producer, instance)) = instances.pop()
-        {
-            let stop = command::StopDataSource { instance_id: Some(instance.0) };
-            self.command(producer, Cmd::StopDataSource(stop));
-            let is_another = last.replace(producer) != Some(producer);
-            budget.spend(if is_another { TELL_COST } else { 1 });
         }
     }
 }

@@ -78,6 +78,7 @@ mod shares;
 mod source_bytes;
 mod start_stop;
 mod stats;
+mod stopping;
 mod strangers;
 mod telling;
 mod triggers;

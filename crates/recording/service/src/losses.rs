@@ -86,6 +86,13 @@ impl SessionLosses {
         }
     }
 
+    /// A data source has not said that it started before it is stopped.
+    pub(crate) fn note_slow_to_start(&mut self, instance: &Instance) {
+        if self.slow_to_start.len() < limits::MAX_SLOW_DATA_SOURCES {
+            self.slow_to_start.push(name_of(instance));
+        }
+    }
+
     /// By name, how many producers have had it.
     fn source_counts(&self) -> BTreeMap<Arc<str>, u64> {
         lock(&self.sources).counts(self.seen_sources)
@@ -105,8 +112,11 @@ pub(crate) struct RefusedProducers {
 
 /// Data sources that did not do in time what they were told to, with who has them.
 pub(crate) fn names<'a>(instances: impl Iterator<Item = &'a Instance>) -> Vec<String> {
-    let name = |instance: &Instance| format!("{} of {}", instance.source_name, instance.producer_name);
-    instances.take(limits::MAX_SLOW_DATA_SOURCES).map(name).collect()
+    instances.take(limits::MAX_SLOW_DATA_SOURCES).map(name_of).collect()
+}
+
+fn name_of(instance: &Instance) -> String {
+    format!("{} of {}", instance.source_name, instance.producer_name)
 }
 
 impl Service {
@@ -132,6 +142,9 @@ impl Service {
         let Some(producer) = self.producers.get(&id) else { return };
         let is_seen = producer.scraping && !producer.peer.emulated;
         let Some(session) = self.sessions.get_mut(&session_id).filter(|_| !is_seen) else { return };
+        if !session.is_at_work() {
+            return;
+        }
         let is_at_work = |instance: &Instance| {
             !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
         };

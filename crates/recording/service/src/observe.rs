@@ -65,10 +65,6 @@ impl Service {
         Some(observing)
     }
 
-    pub(crate) fn observes_instances(&mut self, session_id: SessionId) -> bool {
-        self.observer(session_id, Type::DataSourcesInstances).is_some()
-    }
-
     pub(crate) fn observe_instance(
         &mut self,
         session_id: SessionId,
@@ -83,18 +79,21 @@ impl Service {
         }
     }
 
-    /// The same of many that have come to one state, named by their producers and data sources.
-    pub(crate) fn observe_instances(
-        &mut self,
-        session_id: SessionId,
-        names: Vec<(Arc<str>, Arc<str>)>,
-        state: InstanceState,
-    ) {
-        if names.is_empty() {
-            return;
-        }
-        if let Some(observing) = self.observer(session_id, Type::DataSourcesInstances) {
-            names.iter().for_each(|(producer, source)| observing.note(producer, source, state));
+    /// Who is told when data sources of a session start and stop.
+    pub(crate) fn observer_of_instances(&self, session_id: SessionId) -> Option<ConsumerConn> {
+        let owner = self.sessions.get(&session_id)?.owner?;
+        let observing = self.consumers.get(&owner)?.observing.as_ref()?;
+        observing.wants(Type::DataSourcesInstances).then_some(owner)
+    }
+
+    /// Tells so of many that have stopped, named by their producers and data sources.
+    pub(crate) fn observe_stopped(&mut self, observer: ConsumerConn, names: &[(Arc<str>, Arc<str>)]) {
+        let observing = self.consumers.get_mut(&observer).and_then(|consumer| consumer.observing.as_mut());
+        let observing = observing.filter(|found| found.wants(Type::DataSourcesInstances));
+        if let Some(observing) = observing.filter(|_| !names.is_empty()) {
+            let stopped = InstanceState::Stopped;
+            names.iter().for_each(|(producer, source)| observing.note(producer, source, stopped));
+            self.have_news.insert(observer);
         }
     }
 
@@ -108,7 +107,7 @@ impl Service {
     pub(crate) fn observe_snapshot_trigger(&mut self, session_id: SessionId, trigger: &ReceivedTrigger) {
         let Some(owner) = self.sessions.get(&session_id).and_then(|session| session.owner) else { return };
         let observing = self.consumers.get_mut(&owner).and_then(|consumer| consumer.observing.as_mut());
-        let Some(observing) = observing.filter(|found| found.mask & Type::CloneTriggerHit as u32 != 0) else {
+        let Some(observing) = observing.filter(|found| found.wants(Type::CloneTriggerHit)) else {
             return;
         };
         let hit = CloneTriggerHit {
@@ -212,6 +211,10 @@ impl Observing {
         }
     }
 
+    fn wants(&self, kind: Type) -> bool {
+        self.mask & kind as u32 != 0
+    }
+
     /// If it is something to tell of.
     fn note(&mut self, producer_name: &Arc<str>, source_name: &Arc<str>, state: InstanceState) {
         if let Some(state) = reported(state) {
@@ -292,7 +295,7 @@ fn observer<'a>(
     kind: Type,
 ) -> Option<&'a mut Observing> {
     let observing = consumers.get_mut(&session.owner?)?.observing.as_mut()?;
-    (observing.mask & kind as u32 != 0).then_some(observing)
+    observing.wants(kind).then_some(observing)
 }
 
 /// What is told of a state, if anything.

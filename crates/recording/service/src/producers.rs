@@ -353,7 +353,9 @@ impl Service {
     }
 
     fn note_dropped(&mut self, session_id: SessionId, instance: &Instance, is_unregistered: bool) {
-        if instance.state == InstanceState::Stopped {
+        // Of the data sources of a session that is over nobody hears any more.
+        let is_over = self.sessions.get(&session_id).is_none_or(|session| !session.is_active());
+        if is_over || instance.state == InstanceState::Stopped {
             return;
         }
         let Instance { producer_name, source_name, .. } = instance;

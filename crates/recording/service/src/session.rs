@@ -214,6 +214,10 @@ pub(crate) struct Session {
     pub(crate) wanted: HashMap<Arc<str>, Vec<usize>>,
     /// What was registered since then joins it step by step.
     pub(crate) is_being_joined: bool,
+    /// Its data sources are being told to stop: not all have heard of it.
+    pub(crate) is_being_stopped: bool,
+    /// Nobody waits until they have.
+    pub(crate) stops_at_once: bool,
     pub(crate) all_started_reported: bool,
     pub(crate) start_realtime_ns: u64,
     pub(crate) timers: Timers,
@@ -270,6 +274,8 @@ impl Session {
             is_setting_up: false,
             wanted: HashMap::new(),
             is_being_joined: false,
+            is_being_stopped: false,
+            stops_at_once: false,
             all_started_reported: false,
             start_realtime_ns: 0,
             timers: Timers::default(),
@@ -320,6 +326,11 @@ impl Session {
     /// Data sources may join it: it is not being stopped.
     pub(crate) fn is_joinable(&self) -> bool {
         matches!(self.state, State::Configured | State::Started)
+    }
+
+    /// Its data sources have been started, and have something to say of themselves.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.state, State::Started | State::Stopping { .. })
     }
 
     /// It counts against the limits: a copy and a finished session hold buffers too.

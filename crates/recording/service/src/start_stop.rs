@@ -5,12 +5,11 @@ use ferretto_protos::tracing_service_event::EventType;
 
 use crate::flush::{AfterFlush, FlushReason};
 use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
-use crate::instance_set::{Instance, InstanceState};
+use crate::instance_set::InstanceState;
 use crate::limits;
 use crate::losses;
 use crate::now::{Now, take_if_over};
 use crate::output::Reply;
-use crate::registry::Peer;
 use crate::service::Service;
 use crate::service_events::slow_sources;
 use crate::session::{State, Timers};
@@ -61,7 +60,7 @@ impl Service {
         from: InstanceState,
         to: InstanceState,
     ) -> Option<SessionId> {
-        for session in self.sessions.values_mut() {
+        for session in self.sessions.values_mut().filter(|session| session.is_active()) {
             let Some(instance) = session.instances.get((producer, id)) else { continue };
             if instance.state != from {
                 tracing::debug!(%producer, %id, "a data source reports {to:?} while it is {:?}", instance.state);
@@ -90,10 +89,7 @@ impl Service {
                 session.record_event(EventType::AllDataSourcesStarted(true), now);
                 self.observe_all_started(session_id);
             }
-            State::Stopping { .. } if session.instances.all_are(InstanceState::Stopped) => {
-                self.finish_disabling(session_id, false, now);
-            }
-            _ => {}
+            _ => self.after_stop(session_id, now),
         }
     }
 
@@ -102,61 +98,49 @@ impl Service {
         self.flush(session_id, None, FlushReason::TraceStop.by_service(), AfterFlush::Disable, now);
     }
 
-    /// Stops a session. `immediately` does not wait for data sources to stop: it is being freed.
-    pub(crate) fn disable_tracing(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        match session.state {
-            State::Disabled | State::ClonedReadOnly => return,
-            State::Stopping { .. } if immediately => return self.finish_disabling(session_id, true, now),
-            State::Stopping { .. } => return,
-            State::Configured | State::Started => {}
-        }
-        let was_started = session.state == State::Started;
-        let is_freed = immediately;
-        // A session that never started has nobody to wait for.
-        let immediately = immediately || !was_started;
-        if let Some(session) = self.sessions.get_mut(&session_id).filter(|_| was_started) {
-            let never = session.instances.iter().filter(|instance| instance.state == InstanceState::Starting);
-            session.losses.slow_to_start = losses::names(never);
-        }
-        self.stop_instances(session_id, immediately, now);
+    /// Stops a session. Data sources of one that `is_freed` are not waited for.
+    pub(crate) fn disable_tracing(&mut self, session_id: SessionId, is_freed: bool, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        let is_stopped = immediately || session.instances.all_are(InstanceState::Stopped);
+        match session.state {
+            State::Disabled | State::ClonedReadOnly => {}
+            // Nobody will read it.
+            _ if is_freed && session.file.is_none() => {
+                self.stop_gone(session_id, now);
+                self.end_session(session_id, now);
+            }
+            State::Stopping { .. } if is_freed => {
+                session.stops_at_once = true;
+                self.after_stop(session_id, now);
+            }
+            State::Stopping { .. } => {}
+            State::Configured | State::Started => self.stop_session(session_id, is_freed, now),
+        }
+    }
+
+    fn stop_session(&mut self, session_id: SessionId, is_freed: bool, now: &Now) {
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        // A session that never started has nobody to wait for.
+        session.stops_at_once = is_freed || session.state == State::Configured;
+        let rest = self.begin_to_stop(session_id);
+        let Some(session) = self.sessions.get_mut(&session_id) else { return };
+        let is_stopped = rest.is_none() && session.is_stopped();
         if is_stopped {
-            self.finish_disabling(session_id, is_freed, now);
+            self.finish_disabling(session_id, now);
         }
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         if !is_stopped || session.scrapes.end_session() {
             let deadline = now.after_ms(session.config.stop_timeout_ms.into());
             self.set_state(session_id, State::Stopping { deadline }, now);
         }
+        rest.into_iter().for_each(|rest| self.stop_on(rest));
     }
 
-    fn stop_instances(&mut self, session_id: SessionId, immediately: bool, now: &Now) {
-        let is_observed = self.observes_instances(session_id);
+    /// What follows when data sources have stopped, or need not be waited for any more.
+    pub(crate) fn after_stop(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
-        // One that was never started has nothing to say of its end.
-        let waits = |instance: &Instance| {
-            instance.will_notify_on_stop && !immediately && instance.state != InstanceState::Configured
-        };
-        let (mut running, mut stopped) = (Vec::new(), Vec::new());
-        session.instances.update_states(|instance| {
-            if matches!(instance.state, InstanceState::Stopped | InstanceState::Stopping) {
-                return instance.state;
-            }
-            running.push(instance.key());
-            if waits(instance) {
-                return InstanceState::Stopping;
-            }
-            if is_observed {
-                stopped.push((instance.producer_name.clone(), instance.source_name.clone()));
-            }
-            InstanceState::Stopped
-        });
-        running.reverse();
-        let user = self.sessions.get(&session_id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
-        self.begin_for(user, Job::Stop { instances: running }, now);
-        self.observe_instances(session_id, stopped, InstanceState::Stopped);
+        if matches!(session.state, State::Stopping { .. }) && session.is_stopped() {
+            self.finish_disabling(session_id, now);
+        }
     }
 
     /// Data sources that did not say in time that they stopped are not waited for any longer.
@@ -165,22 +149,18 @@ impl Service {
         if let State::Stopping { deadline } = session.state
             && now.is_over(deadline)
             && !session.scrapes.end_session()
+            && !session.is_being_stopped
         {
-            let slow = session.instances.iter().filter(|instance| instance.state == InstanceState::Stopping);
-            session.losses.slow_to_stop = losses::names(slow);
+            session.losses.slow_to_stop = losses::names(session.instances.under_way());
             tracing::warn!(%session_id, "data sources did not acknowledge their stop in time");
-            self.finish_disabling(session_id, false, now);
+            self.finish_disabling(session_id, now);
         }
     }
 
     /// Takes what producers still hold, then writes the end of the file or tells the consumer.
-    fn finish_disabling(&mut self, session_id: SessionId, is_freed: bool, now: &Now) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        match session.file {
-            // Nobody will read it.
-            None if is_freed => self.end_session(session_id, now),
-            _ if session.scrapes.end_session() => {}
-            _ => self.scrape_for_end(session_id, now),
+    fn finish_disabling(&mut self, session_id: SessionId, now: &Now) {
+        if self.sessions.get(&session_id).is_some_and(|session| !session.scrapes.end_session()) {
+            self.scrape_for_end(session_id, now);
         }
     }
 
@@ -188,7 +168,6 @@ impl Service {
     pub(crate) fn end_session(&mut self, session_id: SessionId, now: &Now) {
         let Some(session) = self.sessions.get_mut(&session_id) else { return };
         session.timers = Timers { clone: session.timers.clone, ..Timers::default() };
-        session.instances.set_all_states(InstanceState::Stopped);
         session.record_event(EventType::TracingDisabled(true), now);
         // The stats of the whole recording belong at its end, even if somebody has just been told what they were so far. Without a file
         // a session that never started has none, as with upstream.
@@ -350,8 +329,7 @@ impl crate::session::Session {
     }
 
     fn report_slow_starts(&mut self, now: &Now) {
-        let slow = self.instances.iter().filter(|instance| instance.state != InstanceState::Started);
-        let slow = slow_sources(slow);
+        let slow = slow_sources(self.instances.under_way());
         tracing::warn!(session = %self.id, count = slow.data_source.len(), "data sources are slow to start");
         self.record_event(EventType::SlowStartingDataSources(slow), now);
     }

@@ -4,8 +4,7 @@
 
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
 
-use crate::ids::{ConsumerConn, InstanceId, ProducerId, SessionId};
-use crate::instance_set::{Instance, InstanceState};
+use crate::ids::{ConsumerConn, ProducerId, SessionId};
 use crate::now::Now;
 use crate::service::Service;
 use crate::work::{Budget, Job};
@@ -14,7 +13,7 @@ use crate::work::{Budget, Job};
 pub(crate) const TELL_COST: usize = 10;
 /// So many are told at once, and do not have to wait for other work.
 const FEW: usize = 16;
-/// Instances that are looked at in the time of one unit.
+/// Instances that are named in the time of one unit.
 const INSTANCES_PER_COST: usize = 16;
 
 /// Something that producers are told, and how far that is.
@@ -51,11 +50,6 @@ impl Telling {
             Told::ClearIncrementalState => None,
         }
     }
-}
-
-/// Whether a flush is for this instance: one that has not said that it started may write already.
-pub(crate) fn flushes(instance: &Instance) -> bool {
-    !instance.no_flush && matches!(instance.state, InstanceState::Starting | InstanceState::Started)
 }
 
 impl Service {
@@ -121,35 +115,28 @@ impl Service {
             Told::Flush { request_id, .. } => {
                 session.flushes.get(&request_id)?.waits_for.next_after(telling.last)
             }
-            Told::ClearIncrementalState => {
-                let after = telling.last.map(|last| (last, InstanceId(u64::MAX)));
-                session.instances.next(after).map(|instance| instance.producer)
-            }
+            Told::ClearIncrementalState => session.instances.next_clearing(telling.last),
         }
     }
 
     fn tell(&mut self, telling: &Telling, id: ProducerId, budget: &mut Budget) {
         let Some(session) = self.sessions.get(&telling.session) else { return };
-        let mut looks = 0;
-        let instances = session.instances.of_producer(id).inspect(|_| looks += 1);
-        let cmd = match telling.what {
+        let (cmd, count) = match telling.what {
             Told::Flush { request_id, flags, .. } => {
-                let data_source_ids =
-                    instances.filter(|found| flushes(found)).map(|found| found.id.0).collect();
-                let request_id = Some(request_id);
-                Some(Cmd::Flush(command::Flush { data_source_ids, request_id, flags: Some(flags) }))
+                let data_source_ids: Vec<u64> =
+                    session.instances.flushing_of(id).map(|(_, instance)| instance.0).collect();
+                let count = data_source_ids.len();
+                let (request_id, flags) = (Some(request_id), Some(flags));
+                (Cmd::Flush(command::Flush { data_source_ids, request_id, flags }), count)
             }
             Told::ClearIncrementalState => {
-                let concerned = instances.filter(|found| found.handles_clear);
-                let data_source_ids: Vec<u64> = concerned.map(|found| found.id.0).collect();
-                let clear = command::ClearIncrementalState { data_source_ids };
-                (!clear.data_source_ids.is_empty()).then_some(Cmd::ClearIncrementalState(clear))
+                let data_source_ids: Vec<u64> =
+                    session.instances.clearing_of(id).map(|(_, instance)| instance.0).collect();
+                let count = data_source_ids.len();
+                (Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids }), count)
             }
         };
-        budget.spend(1 + looks / INSTANCES_PER_COST);
-        if let Some(cmd) = cmd {
-            self.command(id, cmd);
-            budget.spend(TELL_COST);
-        }
+        self.command(id, cmd);
+        budget.spend(TELL_COST + count / INSTANCES_PER_COST);
     }
 }

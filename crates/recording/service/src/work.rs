@@ -16,6 +16,7 @@ use crate::producers::Leaving;
 use crate::registry::Peer;
 use crate::scrape::SessionScrape;
 use crate::service::Service;
+use crate::stopping::Stopping;
 use crate::telling::Telling;
 use crate::work_queue::Holds;
 
@@ -30,8 +31,8 @@ pub(crate) enum Job {
     Triggers { producer: ProducerId },
     /// StartDataSource for all instances that are set up, from this one on.
     Start { session: SessionId, after: Option<InstanceKey> },
-    /// StopDataSource for these, whose session may be gone; the last one first.
-    Stop { instances: Vec<InstanceKey> },
+    /// The same of StopDataSource.
+    Stop(Stopping),
     /// A look at what producers hold, before flushes or a session are over.
     Scrape(SessionScrape),
     /// The end of a producer, or of one of its data sources.
@@ -76,12 +77,8 @@ impl Job {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Join(join) => Some(join.session),
             Self::Start { session, .. } => Some(*session),
-            Self::Stop { .. }
-            | Self::Scrape(_)
-            | Self::Leave(_)
-            | Self::Clone(_)
-            | Self::Tell(_)
-            | Self::Triggers { .. } => None,
+            Self::Stop(stopping) => stopping.session(),
+            Self::Scrape(_) | Self::Leave(_) | Self::Clone(_) | Self::Tell(_) | Self::Triggers { .. } => None,
         }
     }
 
@@ -191,10 +188,7 @@ impl Service {
             Job::Start { session, after } => self
                 .start_instances(session, after, &mut budget, now)
                 .map(|after| Job::Start { session, after: Some(after) }),
-            Job::Stop { mut instances } => {
-                self.tell_to_stop(&mut instances, &mut budget);
-                (!instances.is_empty()).then_some(Job::Stop { instances })
-            }
+            Job::Stop(stopping) => self.step_of_stop(stopping, &mut budget, now).map(Job::Stop),
             Job::Scrape(scrape) => self.step_of_session_scrape(scrape, &mut budget, now).map(Job::Scrape),
             Job::Leave(leaving) => self.step_of_leaving(leaving, &mut budget, now).map(Job::Leave),
             Job::Clone(cloning) => self.step_of_clone(cloning, &mut budget, now).map(Job::Clone),

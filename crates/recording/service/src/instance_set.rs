@@ -1,6 +1,5 @@
 //! The data source instances of a session, found by their producer, and counted by their states.
 
-use std::collections::btree_map::IntoValues;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
@@ -205,16 +204,6 @@ impl InstanceSet {
 
     pub(crate) fn all_are(&self, state: InstanceState) -> bool {
         self.counts[state as usize] == self.by_key.len()
-    }
-}
-
-/// Each as it is, in the order of [`iter`](InstanceSet::iter).
-impl IntoIterator for InstanceSet {
-    type Item = Instance;
-    type IntoIter = IntoValues<InstanceKey, Instance>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.by_key.into_values()
     }
 }
 

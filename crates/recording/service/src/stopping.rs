@@ -1,11 +1,10 @@
 //! Stopping the data sources of a session. There may be tens of thousands, and each is a message to its producer: so it is done in steps.
 
-use std::collections::btree_map::IntoValues;
-
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
 
 use crate::ids::{ConsumerConn, ProducerId, SessionId};
-use crate::instance_set::{Instance, InstanceKey, InstanceState};
+use crate::instance_set::{InstanceKey, InstanceSet, InstanceState};
+use crate::limits;
 use crate::now::Now;
 use crate::registry::Peer;
 use crate::service::Service;
@@ -20,10 +19,10 @@ pub(crate) enum Stopping {
     Session { id: SessionId, after: Option<InstanceKey> },
     /// Those that are left of one which is gone.
     Gone {
-        instances: IntoValues<InstanceKey, Instance>,
+        instances: InstanceSet,
         /// Who had it, and is still told that they stopped.
         observer: Option<ConsumerConn>,
-        last: Option<ProducerId>,
+        after: Option<InstanceKey>,
     },
 }
 
@@ -62,9 +61,9 @@ impl Service {
     pub(crate) fn stop_gone(&mut self, id: SessionId, now: &Now) {
         let observer = self.observer_of_instances(id);
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let instances = std::mem::take(&mut session.instances).into_iter();
+        let instances = std::mem::take(&mut session.instances);
         let user = self.sessions.get(&id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
-        self.begin_for(user, Job::Stop(Stopping::Gone { instances, observer, last: None }), now);
+        self.begin_for(user, Job::Stop(Stopping::Gone { instances, observer, after: None }), now);
     }
 
     /// Goes on; what is left is given back.
@@ -82,9 +81,15 @@ impl Service {
                 }
                 rest.map(|after| Stopping::Session { id, after: Some(after) })
             }
-            Stopping::Gone { mut instances, observer, last } => {
-                let last = self.stop_those_left(&mut instances, observer, last, budget);
-                (instances.len() > 0).then_some(Stopping::Gone { instances, observer, last })
+            Stopping::Gone { instances, observer, after } => {
+                let rest = self.stop_those_left(&instances, observer, after, budget);
+                if rest.is_some() {
+                    return Some(Stopping::Gone { instances, observer, after: rest });
+                }
+                if instances.len() > limits::MANY_INSTANCES {
+                    self.environment.dispose(Box::new(instances));
+                }
+                None
             }
         }
     }
@@ -126,31 +131,33 @@ impl Service {
         rest
     }
 
-    /// Says whose was the last one.
+    /// As [`stop_those_after`](Self::stop_those_after).
     fn stop_those_left(
         &mut self,
-        instances: &mut impl Iterator<Item = Instance>,
+        instances: &InstanceSet,
         observer: Option<ConsumerConn>,
-        mut last: Option<ProducerId>,
+        mut after: Option<InstanceKey>,
         budget: &mut Budget,
-    ) -> Option<ProducerId> {
+    ) -> Option<InstanceKey> {
         let mut stopped = Vec::new();
-        while !budget.is_spent()
-            && let Some(instance) = instances.next()
-        {
+        let rest = loop {
+            let Some(next) = instances.next(after) else { break None };
+            if budget.is_spent() {
+                break after;
+            }
+            let last = after.replace(next.key()).map(|(producer, _)| producer);
             // It was told already.
-            if matches!(instance.state, InstanceState::Stopping | InstanceState::Stopped) {
+            if matches!(next.state, InstanceState::Stopping | InstanceState::Stopped) {
                 budget.spend(1);
                 continue;
             }
-            self.tell_to_stop(instance.key(), last, budget);
-            last = Some(instance.producer);
+            self.tell_to_stop(next.key(), last, budget);
             if observer.is_some() {
-                stopped.push((instance.producer_name, instance.source_name));
+                stopped.push((next.producer_name.clone(), next.source_name.clone()));
             }
-        }
+        };
         observer.into_iter().for_each(|observer| self.observe_stopped(observer, &stopped));
-        last
+        rest
     }
 
     fn tell_to_stop(&mut self, key: InstanceKey, last: Option<ProducerId>, budget: &mut Budget) {

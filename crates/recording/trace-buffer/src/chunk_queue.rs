@@ -1,4 +1,5 @@
-//! Where the chunks of one sequence lie in the ring, in order: 4 bytes each, and no more than 8 with the spare room.
+//! Where the chunks of one sequence lie in the ring, in order: 4 bytes each, and no more than 8 with the spare room. A single one takes
+//! nothing: most writers that are many have one chunk each, and each allocation is one more to be made when a session is cloned.
 //!
 //! The standard queue would do, but is 8 bytes larger, and there is one for each of maybe 65,000 writers.
 
@@ -10,7 +11,7 @@ const MIN_CAPACITY: usize = 2;
 pub(crate) struct ChunkQueue {
     /// Circular. Its size is 0 or a power of two.
     room: Box<[u32]>,
-    /// Where the first offset is. While the queue is empty: whatever its owner keeps here.
+    /// Where the first offset is; the only offset itself, if there is no room yet. While the queue is empty: whatever its owner keeps here.
     first: u32,
     len: u32,
 }
@@ -33,22 +34,28 @@ impl ChunkQueue {
     /// The offset at `index`, counted from the first.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<u32> {
-        if index < self.len() { self.room.get(self.place(index)).copied() } else { None }
+        let at = self.room.get(self.place(index)).copied();
+        if index < self.len() { at.or(Some(self.first)) } else { None }
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         let first = (self.first as usize).min(self.room.len());
+        let only = self.room.is_empty().then_some(&mut self.first);
         let (wrapped, from_first) = self.room.split_at_mut(first);
-        from_first.iter_mut().chain(wrapped).take(self.len as usize)
+        from_first.iter_mut().chain(wrapped).chain(only).take(self.len as usize)
     }
 
     /// Inserts before `index`, which is at most the queue's length.
     #[inline]
     pub(crate) fn insert(&mut self, index: usize, at: u32) {
         if self.is_empty() {
+            if self.room.is_empty() {
+                (self.first, self.len) = (at, 1);
+                return;
+            }
             self.first = 0;
         }
-        if self.len() == self.room.len() {
+        if self.len() >= self.room.len() {
             self.move_to((self.len() * 2).max(MIN_CAPACITY));
         }
         if index < self.len() {
@@ -136,8 +143,13 @@ impl ChunkQueue {
         let (wrapped, from_first) = self.room.split_at(first);
         let before_end = self.len().min(from_first.len());
         let mut room = Vec::with_capacity(capacity);
-        room.extend_from_slice(&from_first[..before_end]);
-        room.extend_from_slice(&wrapped[..self.len() - before_end]);
+        match self.room.is_empty() {
+            true => room.extend(self.get(0)),
+            false => {
+                room.extend_from_slice(&from_first[..before_end]);
+                room.extend_from_slice(&wrapped[..self.len() - before_end]);
+            }
+        }
         room.resize(capacity, 0);
         self.room = room.into_boxed_slice();
         if !self.is_empty() {

@@ -81,20 +81,23 @@ impl Buffer {
     }
 
     pub(crate) fn store(&mut self, chunk: &Chunk<'_>) {
-        if self.account.is_full() && !self.has_room_for_writer_of(chunk) {
+        if self.account.is_crowded() && !self.has_room_for_writer_of(chunk) {
             return self.trace.refuse_chunk();
         }
         self.store_anyway(chunk);
-        self.account.set(self.trace.writer_slots());
+        self.account.note_stored(&mut self.trace);
     }
 
     /// Whether the chunk's writer is known, or can be remembered in the place of another.
     fn has_room_for_writer_of(&mut self, chunk: &Chunk<'_>) -> bool {
-        if self.trace.knows(chunk.producer, chunk.writer) || self.trace.has_free_writer_slot() {
+        let owner = chunk.client.writer_owner();
+        if self.trace.knows(chunk.producer, chunk.writer)
+            || self.account.has_room_for(owner, self.trace.free_writer_slot())
+        {
             return true;
         }
         self.trace.forget_idle_writers();
-        self.trace.has_free_writer_slot()
+        self.account.has_room_for(owner, self.trace.free_writer_slot())
     }
 
     fn store_anyway(&mut self, chunk: &Chunk<'_>) {
@@ -218,7 +221,7 @@ impl Buffer {
             empty.go_on_without(&self.trace);
         }
         let trace = std::mem::replace(&mut self.trace, empty);
-        self.account.set(self.trace.writer_slots());
+        self.account.note_replaced(&trace, &mut self.trace);
         let marks = std::mem::take(&mut self.marks);
         Self { trace, vms, marks, account: SequenceAccount::default() }
     }

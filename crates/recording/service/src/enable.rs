@@ -164,7 +164,7 @@ impl Service {
             return Err(EnableError::BoostNotAllowed);
         }
         // What the machine may refuse comes after the config's own mistakes, unlike upstream's: the file last, so that none is left behind.
-        let buffers = self.make_buffers(&config.buffers)?;
+        let buffers = self.make_buffers(&config.buffers, uid)?;
         self.raise_scheduling(config.boost).map_err(EnableError::Boost)?;
         let output = match &config.file {
             Some(spec) => Some(self.open_output(spec, file).inspect_err(|_| self.lower_scheduling())?),
@@ -255,9 +255,13 @@ impl Service {
         false
     }
 
-    fn make_buffers(&mut self, specs: &[BufferSpec]) -> Result<Vec<(BufferId, Buffer)>, EnableError> {
+    fn make_buffers(
+        &mut self,
+        specs: &[BufferSpec],
+        uid: u32,
+    ) -> Result<Vec<(BufferId, Buffer)>, EnableError> {
         let mut made: Vec<(BufferId, Buffer)> = Vec::with_capacity(specs.len());
-        let account = SequenceAccount::default();
+        let account = SequenceAccount::of(uid);
         let ids = self.free_buffer_ids(specs.len()).ok_or(EnableError::NoBufferId)?;
         for (index, (spec, id)) in specs.iter().zip(ids).enumerate() {
             let size = usize::try_from(spec.size_kb).unwrap_or(usize::MAX).saturating_mul(1024);

@@ -71,6 +71,8 @@ pub const MAX_SEQUENCE_IDS: usize = 256 * 1024;
 /// Sequences of which the buffers of a session have chunks, or have had some at one time; a new writer's chunks are refused beyond. Ours:
 /// they take some 12 MiB, and a clone copies all of them at once, in some 10 milliseconds.
 pub const MAX_SEQUENCES_PER_SESSION: usize = 128 * 1024;
+/// The same of one user's programs in a session that is not his, and of other machines' together. Ours.
+pub const MAX_SEQUENCES_OF_ONES_IN_A_SESSION: usize = MAX_SEQUENCES_PER_SESSION / 2;
 /// When there are so many, those of producers that are gone are forgotten as soon as all of the trace has been read. Ours.
 pub const MANY_SEQUENCE_IDS: usize = 64 * 1024;
 

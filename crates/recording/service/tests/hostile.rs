@@ -395,6 +395,43 @@ fn writers_are_bounded_for_all_buffers_of_a_session() {
 }
 
 #[test]
+fn writers_of_one_user_do_not_take_all_places_of_anothers_session() {
+    let mut world = World::default();
+    let most = limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION as u64;
+    let programs = most / u64::from(limits::MAX_WRITER_ID) + 2;
+    let mut introduce = |uid: u32| {
+        let program = world.introduce(&Introduction { uid, ..named("p") });
+        world.register(program, "data");
+        program
+    };
+    let many: Vec<ProducerConn> = (0..programs).map(|_| introduce(54_321)).collect();
+    let [own, others] = [1000, 1001].map(&mut introduce);
+    let consumer = world.consumer(1000);
+    world.enable(consumer, &config("").replace("size_kb: 128", "size_kb: 16384"));
+    let chunk = |writer: u16| {
+        let mut data = 0u32.to_le_bytes().to_vec();
+        data.extend(writer.to_le_bytes());
+        data.extend([1, 0, 2, 0x40, 0x01]);
+        ChunksToMove { target_buffer: Some(1), data: Some(data.into()), ..Default::default() }
+    };
+    let commit = |world: &mut World, producer: ProducerConn, writers: u16| {
+        let chunks_to_move = (1..=writers).map(chunk).collect();
+        world.commit(producer, CommitDataRequest { chunks_to_move, ..Default::default() });
+        (0..100).for_each(|_| world.advance_ms(0));
+        world.stats(consumer).buffer_stats.iter().map(|stats| stats.chunks_written()).sum::<u64>()
+    };
+    let written = many.iter().map(|id| commit(&mut world, *id, limits::MAX_WRITER_ID)).max();
+    assert_eq!(written, Some(most));
+    // Everybody else has a place, and whose session it is has all that are left.
+    assert_eq!(commit(&mut world, others, 1), most + 1);
+    assert_eq!(commit(&mut world, own, limits::MAX_WRITER_ID), most + 1 + u64::from(limits::MAX_WRITER_ID));
+    // When what was there has been read and forgotten, so do the user's.
+    world.read(consumer);
+    let before = commit(&mut world, many[0], 0);
+    assert_eq!(commit(&mut world, many[programs as usize - 1], 1), before + 1);
+}
+
+#[test]
 fn programs_of_one_user_do_not_take_all_places_of_anothers_session() {
     let mut world = World::default();
     let most = limits::MAX_INSTANCES_OF_ONES_IN_A_SESSION;

@@ -24,6 +24,22 @@ pub struct ClientIdentity {
     pub machine_id: u32,
 }
 
+/// Whose writers are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WriterOwner {
+    /// Those of this user.
+    User(u32),
+    /// Those of all other machines: of their users anybody there says what he likes.
+    OtherMachines,
+}
+
+impl ClientIdentity {
+    /// With whose writers its own are counted.
+    pub fn writer_owner(&self) -> WriterOwner {
+        if self.machine_id == 0 { WriterOwner::User(self.uid) } else { WriterOwner::OtherMachines }
+    }
+}
+
 /// What happens when a buffer is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FillPolicy {
@@ -178,9 +194,20 @@ impl TraceBuffer {
         self.sequences.slot_count()
     }
 
-    /// Whether there is room among them for another one.
-    pub fn has_free_writer_slot(&self) -> bool {
-        self.sequences.has_free_slot()
+    /// The same by the one whose writer is there, or was there last.
+    pub fn writer_slots_of_owners(&self) -> impl Iterator<Item = (WriterOwner, usize)> {
+        self.sequences.slots_of_owners()
+    }
+
+    /// If there is room among them for another one, who had it last.
+    pub fn free_writer_slot(&self) -> Option<WriterOwner> {
+        self.sequences.free_slot()
+    }
+
+    /// If a writer was new in the last chunk: whose it is, and who had its place before.
+    #[inline]
+    pub fn take_new_writer(&mut self) -> Option<(WriterOwner, Option<WriterOwner>)> {
+        self.sequences.take_added()
     }
 
     /// Whether a writer is among them.

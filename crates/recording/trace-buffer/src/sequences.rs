@@ -1,12 +1,12 @@
 //! The table of all sequences.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use hashbrown::HashTable;
 
 use crate::sequence::{Consumed, Sequence};
 use crate::stats::HistogramIndex;
-use crate::{ClientIdentity, ProducerId};
+use crate::{ProducerId, WriterOwner};
 
 /// Producer and writer in one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,10 @@ pub(crate) struct Sequences {
     /// By slot.
     histograms: Vec<HistogramIndex>,
     free_slots: Vec<u32>,
+    /// How many slots there are with somebody's sequences in them, or with one last.
+    slots_of_owners: HashMap<WriterOwner, usize>,
+    /// Whose sequence was added last, and whose was in its slot before.
+    added: Option<(WriterOwner, Option<WriterOwner>)>,
     /// The writer that was looked up last: writers tend to commit several chunks in a row.
     latest: Option<(SequenceKey, u32)>,
     /// Bytes that it takes to know where all chunks are.
@@ -86,7 +90,8 @@ impl Sequences {
 
     /// Adds a sequence that is not there yet.
     pub(crate) fn add(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
-        let key = sequence.key;
+        let (key, owner) = (sequence.key, sequence.client.writer_owner());
+        let before = self.free_slot();
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 *self.get_mut(slot) = sequence;
@@ -95,10 +100,24 @@ impl Sequences {
             }
             None => self.push(sequence, histogram),
         };
+        self.note_owner(owner, before);
         let blocks = &self.blocks;
         self.slot_of.insert_unique(key.hash(), slot, |&slot| at_slot(blocks, slot).key.hash());
         self.latest = Some((key, slot));
         slot
+    }
+
+    fn note_owner(&mut self, owner: WriterOwner, before: Option<WriterOwner>) {
+        self.added = Some((owner, before));
+        *self.slots_of_owners.entry(owner).or_default() += 1;
+        if let Some(before) = before
+            && let Some(count) = self.slots_of_owners.get_mut(&before)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.slots_of_owners.remove(&before);
+            }
+        }
     }
 
     fn push(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
@@ -135,8 +154,18 @@ impl Sequences {
         self.histograms.len()
     }
 
-    pub(crate) fn has_free_slot(&self) -> bool {
-        !self.free_slots.is_empty()
+    /// Who was in the slot that is the next to be taken, if one is free.
+    pub(crate) fn free_slot(&self) -> Option<WriterOwner> {
+        self.free_slots.last().map(|&slot| self.get(slot).client.writer_owner())
+    }
+
+    pub(crate) fn slots_of_owners(&self) -> impl Iterator<Item = (WriterOwner, usize)> {
+        self.slots_of_owners.iter().map(|(owner, count)| (*owner, *count))
+    }
+
+    #[inline]
+    pub(crate) fn take_added(&mut self) -> Option<(WriterOwner, Option<WriterOwner>)> {
+        self.added.take()
     }
 
     /// All sequences, in no order.
@@ -263,12 +292,12 @@ impl Sequences {
 
     /// Gives back the memory of a sequence that is no longer used, and its slot to another.
     fn remove(&mut self, slot: u32) {
-        let key = self.get(slot).key;
+        let Sequence { key, client, .. } = *self.get(slot);
         self.index_bytes -= self.get(slot).index_bytes();
         if let Ok(entry) = self.slot_of.find_entry(key.hash(), |&other| other == slot) {
             entry.remove();
         }
-        *self.get_mut(slot) = Sequence::new(key, ClientIdentity::default());
+        *self.get_mut(slot) = Sequence::new(key, client);
         self.free_slots.push(slot);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Stopping {
     Session { id: SessionId, after: Option<InstanceKey> },
     /// Those that are left of one which is gone.
     Gone {
-        instances: InstanceSet,
+        instances: Box<InstanceSet>,
         /// Who had it, and is still told that they stopped.
         observer: Option<ConsumerConn>,
         after: Option<InstanceKey>,
@@ -61,7 +61,7 @@ impl Service {
     pub(crate) fn stop_gone(&mut self, id: SessionId, now: &Now) {
         let observer = self.observer_of_instances(id);
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let instances = std::mem::take(&mut session.instances);
+        let instances = Box::new(std::mem::take(&mut session.instances));
         let user = self.sessions.get(&id).map_or(Peer::UNKNOWN_UID, |session| session.owner_uid);
         self.begin_for(user, Job::Stop(Stopping::Gone { instances, observer, after: None }), now);
     }
@@ -87,7 +87,7 @@ impl Service {
                     return Some(Stopping::Gone { instances, observer, after: rest });
                 }
                 if instances.len() > limits::MANY_INSTANCES {
-                    self.environment.dispose(Box::new(instances));
+                    self.environment.dispose(instances);
                 }
                 None
             }

@@ -85,19 +85,20 @@ impl Buffer {
             return self.trace.refuse_chunk();
         }
         self.store_anyway(chunk);
-        self.account.note_stored(&mut self.trace);
+        self.account.note_writers(&self.trace);
     }
 
     /// Whether the chunk's writer is known, or can be remembered in the place of another.
     fn has_room_for_writer_of(&mut self, chunk: &Chunk<'_>) -> bool {
         let owner = chunk.client.writer_owner();
         if self.trace.knows(chunk.producer, chunk.writer)
-            || self.account.has_room_for(owner, self.trace.free_writer_slot())
+            || self.account.has_room_for(owner, self.trace.has_free_writer_slot())
         {
             return true;
         }
         self.trace.forget_idle_writers();
-        self.account.has_room_for(owner, self.trace.free_writer_slot())
+        self.account.note_writers(&self.trace);
+        self.account.has_room_for(owner, self.trace.has_free_writer_slot())
     }
 
     fn store_anyway(&mut self, chunk: &Chunk<'_>) {
@@ -221,7 +222,7 @@ impl Buffer {
             empty.go_on_without(&self.trace);
         }
         let trace = std::mem::replace(&mut self.trace, empty);
-        self.account.note_replaced(&trace, &mut self.trace);
+        self.account.note_replaced(&self.trace);
         let marks = std::mem::take(&mut self.marks);
         Self { trace, vms, marks, account: SequenceAccount::default() }
     }

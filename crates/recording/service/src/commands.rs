@@ -4,7 +4,7 @@
 //! source, and that must not cost its producer the connection, nor those of its user's other programs. The driver says when to wait
 //! ([`hold_commands`](Service::hold_commands)) and when to go on ([`release_commands`](Service::release_commands)).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use ferretto_protos::GetAsyncCommandResponse;
 use ferretto_protos::get_async_command_response::Cmd;
@@ -17,10 +17,15 @@ use crate::service::Service;
 /// Commands that wait for a producer: of more it is not told of flushes and of names to be said again, for which it would be too late.
 /// Ours: a session says four of an instance.
 const MAX_WAITING: usize = 4096;
+/// What these flushes and names may take, which name all instances that they are for: those of a few hundred sessions. One waits however
+/// large it is.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+/// So many commands take longer to give back than to hand to another thread.
+const MANY: usize = 1000;
+/// Instances that one command names: so many fit into a frame whatever their numbers are.
+pub(crate) const INSTANCES_PER_COMMAND: usize = 8192;
 /// What a command counts for at least when it is released: to send one takes its time, however short it is.
 const COMMAND_BYTES: usize = 4096;
-/// Commands that nobody needs any more are taken out when there is one among so many.
-const TAKEN_BACK_PART: usize = 4;
 
 impl Service {
     /// Sends a command. Without a stream it is lost: the producer did not want it (upstream logs an error).
@@ -78,60 +83,75 @@ impl Service {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     is_held: bool,
-    waiting: VecDeque<Cmd>,
-    /// Instances that it has not heard of: they are to be set up.
-    unheard: BTreeSet<u64>,
-    /// Those of which it need not hear any more. What is said of them is still among what waits.
-    taken_back: BTreeSet<u64>,
+    /// In their order.
+    waiting: BTreeMap<u64, Cmd>,
+    last: u64,
+    /// Instances that it has not heard of, and where their setups and starts are.
+    unheard: BTreeMap<u64, (u64, Option<u64>)>,
+    /// Of those of them that may be left out.
+    dispensable_bytes: usize,
 }
 
 impl Backlog {
-    fn push(&mut self, cmd: Cmd) {
-        match &cmd {
-            Cmd::StopDataSource(stop) if self.unheard.remove(&stop.instance_id()) => {
-                return self.take_back(stop.instance_id());
-            }
-            Cmd::SetupDataSource(setup) => {
-                self.unheard.insert(setup.new_instance_id());
-            }
-            Cmd::Flush(_) | Cmd::ClearIncrementalState(_) if self.waiting.len() >= MAX_WAITING => return,
-            _ => {}
-        }
-        self.waiting.push_back(cmd);
+    /// Whether to give it back takes its time.
+    pub(crate) fn is_large(&self) -> bool {
+        self.waiting.len() > MANY
     }
 
-    /// What waits keeps the configs of sessions that may be over: it goes as soon as it is much.
-    fn take_back(&mut self, instance: u64) {
-        self.taken_back.insert(instance);
-        if self.taken_back.len() * TAKEN_BACK_PART >= self.waiting.len() {
-            let taken_back = std::mem::take(&mut self.taken_back);
-            self.waiting.retain(|cmd| !is_of(cmd, &taken_back));
+    fn push(&mut self, cmd: Cmd) {
+        let bytes = dispensable_bytes(&cmd);
+        let at = self.last + 1;
+        match &cmd {
+            // Of an instance that is over before it was set up nothing is told.
+            Cmd::StopDataSource(stop)
+                if let Some((setup, start)) = self.unheard.remove(&stop.instance_id()) =>
+            {
+                self.waiting.remove(&setup);
+                start.into_iter().for_each(|start| drop(self.waiting.remove(&start)));
+                return;
+            }
+            Cmd::SetupDataSource(setup) => {
+                self.unheard.insert(setup.new_instance_id(), (at, None));
+            }
+            Cmd::StartDataSource(start) => {
+                if let Some((_, place)) = self.unheard.get_mut(&start.new_instance_id()) {
+                    *place = Some(at);
+                }
+            }
+            _ if bytes > 0 && !self.has_room_for(bytes) => return,
+            _ => {}
         }
+        self.dispensable_bytes += bytes;
+        self.last = at;
+        self.waiting.insert(at, cmd);
+    }
+
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let has_bytes = self.dispensable_bytes == 0 || self.dispensable_bytes + bytes <= MAX_WAITING_BYTES;
+        self.waiting.len() < MAX_WAITING && has_bytes
     }
 
     fn next(&mut self) -> Option<Cmd> {
-        loop {
-            let Some(cmd) = self.waiting.pop_front() else {
-                *self = Self { is_held: self.is_held, ..Self::default() };
-                return None;
-            };
-            if let Cmd::SetupDataSource(setup) = &cmd {
-                self.unheard.remove(&setup.new_instance_id());
-            }
-            if !is_of(&cmd, &self.taken_back) {
-                return Some(cmd);
-            }
+        let Some((_, cmd)) = self.waiting.pop_first() else {
+            *self = Self { is_held: self.is_held, ..Self::default() };
+            return None;
+        };
+        if let Cmd::SetupDataSource(setup) = &cmd {
+            self.unheard.remove(&setup.new_instance_id());
         }
+        self.dispensable_bytes -= dispensable_bytes(&cmd);
+        Some(cmd)
     }
 }
 
-/// Whether it sets up or starts one of these instances.
-fn is_of(cmd: &Cmd, instances: &BTreeSet<u64>) -> bool {
-    match cmd {
-        Cmd::SetupDataSource(setup) => instances.contains(&setup.new_instance_id()),
-        Cmd::StartDataSource(start) => instances.contains(&start.new_instance_id()),
-        _ => false,
-    }
+/// What a command takes that may be left out; 0 for others.
+fn dispensable_bytes(cmd: &Cmd) -> usize {
+    let ids = match cmd {
+        Cmd::Flush(flush) => &flush.data_source_ids,
+        Cmd::ClearIncrementalState(clear) => &clear.data_source_ids,
+        _ => return 0,
+    };
+    size_of::<Cmd>() + size_of_val(ids.as_slice())
 }
 
 #[cfg(test)]
@@ -169,7 +189,7 @@ mod tests {
         assert_eq!(backlog.next(), Some(set_up(3)));
         backlog.push(stop(3));
         assert_eq!(all(&mut backlog), [start(3), stop(3)]);
-        assert!(backlog.unheard.is_empty() && backlog.taken_back.is_empty());
+        assert!(backlog.unheard.is_empty());
     }
 
     #[test]
@@ -178,18 +198,32 @@ mod tests {
         backlog.push(set_up(0));
         for id in 1..10_000 {
             [set_up(id), start(id), stop(id)].into_iter().for_each(|cmd| backlog.push(cmd));
-            assert!(backlog.waiting.len() < 16, "{}", backlog.waiting.len());
+            assert_eq!(backlog.waiting.len(), 1);
         }
         assert_eq!(all(&mut backlog), [set_up(0)]);
     }
 
     #[test]
     fn flushes_that_come_too_late_are_not_told() {
+        let flush =
+            |ids: usize| Cmd::Flush(command::Flush { data_source_ids: vec![1; ids], ..Default::default() });
+        let clear = Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids: vec![1] });
         let mut backlog = Backlog::default();
-        for id in 0..2 * MAX_WAITING as u64 {
-            backlog.push(Cmd::Flush(command::Flush { request_id: Some(id), ..Default::default() }));
+        backlog.push(flush(10 * MAX_WAITING_BYTES));
+        backlog.push(flush(0));
+        backlog.push(clear.clone());
+        backlog.push(set_up(1));
+        assert_eq!(all(&mut backlog), [flush(10 * MAX_WAITING_BYTES), set_up(1)]);
+        for _ in 0..2 * MAX_WAITING {
+            backlog.push(clear.clone());
+            backlog.push(flush(3));
         }
         backlog.push(set_up(1));
-        assert_eq!(all(&mut backlog).len(), MAX_WAITING + 1);
+        let told = all(&mut backlog);
+        assert!((100..MAX_WAITING).contains(&told.len()), "{}", told.len());
+        assert!(told.iter().map(dispensable_bytes).sum::<usize>() <= MAX_WAITING_BYTES);
+        // When these are told, others may wait.
+        backlog.push(flush(3));
+        assert_eq!(all(&mut backlog), [flush(3)]);
     }
 }

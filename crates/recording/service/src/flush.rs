@@ -3,6 +3,7 @@
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
+use crate::commands::INSTANCES_PER_COMMAND;
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
 use crate::limits;
 use crate::losses;
@@ -115,7 +116,8 @@ impl Service {
             (scrapes && session.instances.has_producer(*id)).then_some(*id)
         });
         let waits_for: ProducerSet = flushing.chain(scraping).collect();
-        self.last_flush += 1;
+        // A producer with many instances is told in several commands, of which it answers each.
+        self.last_flush += 1 + (session.instances.len() / INSTANCES_PER_COMMAND) as u64;
         let request_id = self.last_flush;
         let timeout_ms = timeout_ms.unwrap_or(session.config.flush_timeout_ms);
         let pending = PendingFlush { deadline: now.after_ms(timeout_ms.into()), waits_for, flags, after };

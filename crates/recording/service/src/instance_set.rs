@@ -56,6 +56,8 @@ pub(crate) struct InstanceSet {
     of_sources: HashMap<SourceSerial, usize>,
     /// How many the producers of each user have.
     of_users: BTreeMap<Whose, usize>,
+    /// How many each producer has that were started and have not stopped.
+    at_work: BTreeMap<ProducerId, usize>,
     /// Those that are on their way into another state: few, at most times.
     under_way: BTreeSet<InstanceKey>,
     /// Those that a flush is for.
@@ -71,6 +73,10 @@ impl Instance {
 
     fn is_under_way(&self) -> bool {
         matches!(self.state, InstanceState::Configured | InstanceState::Starting | InstanceState::Stopping)
+    }
+
+    fn is_at_work(&self) -> bool {
+        !matches!(self.state, InstanceState::Configured | InstanceState::Stopped)
     }
 
     /// One that has not said that it started may write already.
@@ -93,6 +99,7 @@ impl InstanceSet {
         place(&mut self.under_way, key, instance.is_under_way());
         place(&mut self.flushing, key, instance.flushes());
         place(&mut self.clearing, key, instance.handles_clear);
+        count(&mut self.at_work, key.0, false, instance.is_at_work());
         if let Some(old) = self.by_key.insert(key, instance) {
             self.uncount(&old);
         }
@@ -100,6 +107,7 @@ impl InstanceSet {
 
     fn uncount(&mut self, gone: &Instance) {
         self.counts[gone.state as usize] -= 1;
+        count(&mut self.at_work, gone.producer, gone.is_at_work(), false);
         if let Some(count) = self.of_sources.get_mut(&gone.source) {
             *count -= 1;
             if *count == 0 {
@@ -140,12 +148,19 @@ impl InstanceSet {
     /// Moves one on. Says where it was.
     pub(crate) fn set_state(&mut self, key: InstanceKey, state: InstanceState) -> Option<InstanceState> {
         let instance = self.by_key.get_mut(&key)?;
+        let was_at_work = instance.is_at_work();
         let before = std::mem::replace(&mut instance.state, state);
+        count(&mut self.at_work, key.0, was_at_work, instance.is_at_work());
         self.counts[before as usize] -= 1;
         self.counts[state as usize] += 1;
         place(&mut self.under_way, key, instance.is_under_way());
         place(&mut self.flushing, key, instance.flushes());
         Some(before)
+    }
+
+    /// Whether a producer has some that were started and have not stopped.
+    pub(crate) fn has_at_work(&self, producer: ProducerId) -> bool {
+        self.at_work.contains_key(&producer)
     }
 
     /// Those that are set up and not started, and those that have been told to start or to stop and have not said that they did.
@@ -173,12 +188,7 @@ impl InstanceSet {
         next_producer(&self.clearing, after)
     }
 
-    /// By producer, and those of one in the order in which they were set up.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Instance> {
-        self.by_key.values()
-    }
-
-    /// The one after this, or the first.
+    /// The one after this, or the first: by producer, and those of one in the order in which they were set up.
     pub(crate) fn next(&self, after: Option<InstanceKey>) -> Option<&Instance> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.by_key.range((start, Bound::Unbounded)).next().map(|(_, instance)| instance)
@@ -212,6 +222,18 @@ fn place(index: &mut BTreeSet<InstanceKey>, key: InstanceKey, is_in: bool) {
         true => index.insert(key),
         false => index.remove(&key),
     };
+}
+
+/// One was counted, or not, and is to be.
+fn count(counts: &mut BTreeMap<ProducerId, usize>, of: ProducerId, was_in: bool, is_in: bool) {
+    if was_in == is_in {
+        return;
+    }
+    let count = counts.entry(of).or_default();
+    *count = if is_in { *count + 1 } else { count.saturating_sub(1) };
+    if *count == 0 {
+        counts.remove(&of);
+    }
 }
 
 fn all_of(producer: ProducerId) -> RangeInclusive<InstanceKey> {

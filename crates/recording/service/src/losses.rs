@@ -9,7 +9,7 @@ use ferretto_protos::trace_stats::{self, losses};
 
 use crate::buffers::Buffer;
 use crate::ids::{BufferId, ProducerId, SessionId};
-use crate::instance_set::{Instance, InstanceState};
+use crate::instance_set::Instance;
 use crate::limits;
 use crate::registry::{Peer, Producer};
 use crate::service::{Service, Totals};
@@ -142,13 +142,9 @@ impl Service {
         let Some(producer) = self.producers.get(&id) else { return };
         let is_seen = producer.scraping && !producer.peer.emulated;
         let Some(session) = self.sessions.get_mut(&session_id).filter(|_| !is_seen) else { return };
-        if !session.is_at_work() {
-            return;
-        }
-        let is_at_work = |instance: &Instance| {
-            !matches!(instance.state, InstanceState::Configured | InstanceState::Stopped)
-        };
-        session.losses.unseen_ends += u64::from(session.instances.of_producer(id).any(is_at_work));
+        // Of a session that is over nothing is lost any more.
+        let is_missed = session.is_active() && session.instances.has_at_work(id);
+        session.losses.unseen_ends += u64::from(is_missed);
     }
 
     /// What a session that begins now is not to count: all that was lost before. Not what producers lack that are still here.

@@ -9,14 +9,16 @@ use ferretto_protos::observable_events::{
 use ferretto_protos::{ObservableEvents, ObserveEventsRequest, ObserveEventsResponse};
 
 use crate::ids::{ConsumerConn, SessionId, Token};
-use crate::instance_set::InstanceState;
+use crate::instance_set::{InstanceKey, InstanceState};
 use crate::limits;
+use crate::now::Now;
 use crate::output::Reply;
 use crate::query::ELEMENT_OVERHEAD;
 use crate::registry::Consumer;
 use crate::service::Service;
 use crate::session::Session;
 use crate::triggers::ReceivedTrigger;
+use crate::work::{Budget, Job};
 
 impl Service {
     /// A new call ends the stream of the one before; one that asks for nothing only does that.
@@ -25,6 +27,7 @@ impl Service {
         from: ConsumerConn,
         token: Token,
         request: &ObserveEventsRequest,
+        now: &Now,
     ) {
         let Some(consumer) = self.consumers.get_mut(&from) else { return };
         let old = consumer.observing.take();
@@ -38,23 +41,44 @@ impl Service {
             return self.answer_consumer(from, token, &ObserveEventsResponse::default());
         }
         if let Some(session) = session {
-            self.report_current_states(session);
+            self.report_current_states(session, now);
         }
     }
 
-    /// What happened before somebody looked is told at once.
-    fn report_current_states(&mut self, session_id: SessionId) {
-        let Some(session) = self.sessions.get(&session_id) else { return };
-        let all_started = session.all_started_reported;
-        if let Some(observing) = observer(session, &mut self.consumers, Type::DataSourcesInstances) {
-            for instance in session.instances.iter() {
-                observing.note(&instance.producer_name, &instance.source_name, instance.state);
-            }
-            self.have_news.extend(session.owner);
+    /// What happened before somebody looked is told, too.
+    fn report_current_states(&mut self, session_id: SessionId, now: &Now) {
+        match self.observer_of_instances(session_id) {
+            Some(_) => self.begin(Job::Report { session: session_id, after: None }, now),
+            None => self.report_all_started(session_id),
         }
-        if all_started {
+    }
+
+    fn report_all_started(&mut self, session_id: SessionId) {
+        if self.sessions.get(&session_id).is_some_and(|session| session.all_started_reported) {
             self.observe_all_started(session_id);
         }
+    }
+
+    /// Goes on with how all instances are, after this one; the last one is given back if there are more.
+    pub(crate) fn step_of_report(
+        &mut self,
+        session_id: SessionId,
+        mut after: Option<InstanceKey>,
+        budget: &mut Budget,
+    ) -> Option<InstanceKey> {
+        let session = self.sessions.get(&session_id)?;
+        let observing = observer(session, &mut self.consumers, Type::DataSourcesInstances)?;
+        self.have_news.extend(session.owner);
+        while let Some(next) = session.instances.next(after) {
+            if budget.is_spent() {
+                return after;
+            }
+            observing.note(&next.producer_name, &next.source_name, next.state);
+            after = Some(next.key());
+            budget.spend(1);
+        }
+        self.report_all_started(session_id);
+        None
     }
 
     /// Who wants to know of such events. There will be some.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferretto_trace_buffer::{TraceBuffer, WriterOwner};
+use ferretto_trace_buffer::{TraceBuffer, WriterOwner, WritersOfOwner};
 
 use crate::limits;
 use crate::registry::Peer;
@@ -18,6 +18,9 @@ use crate::registry::Peer;
 #[derive(Debug)]
 pub(crate) struct SequenceAccount {
     own: usize,
+    /// Its part of what all have of each owner, and how often that had changed then.
+    own_of_owners: HashMap<WriterOwner, WritersOfOwner>,
+    changes: u64,
     of_all: Arc<OfAll>,
 }
 
@@ -27,7 +30,7 @@ struct OfAll {
     /// The user whose session it is: it is his to fill.
     session_uid: u32,
     count: AtomicUsize,
-    of_owners: Mutex<HashMap<WriterOwner, usize>>,
+    of_owners: Mutex<HashMap<WriterOwner, WritersOfOwner>>,
 }
 
 /// Of a buffer that nothing is written into.
@@ -41,12 +44,16 @@ impl SequenceAccount {
     /// Of a session of this user.
     pub(crate) fn of(session_uid: u32) -> Self {
         let (count, of_owners) = (AtomicUsize::default(), Mutex::default());
-        Self { own: 0, of_all: Arc::new(OfAll { session_uid, count, of_owners }) }
+        Self::sharing(Arc::new(OfAll { session_uid, count, of_owners }))
     }
 
     /// One for another buffer of the session.
     pub(crate) fn share(&self) -> Self {
-        Self { own: 0, of_all: Arc::clone(&self.of_all) }
+        Self::sharing(Arc::clone(&self.of_all))
+    }
+
+    fn sharing(of_all: Arc<OfAll>) -> Self {
+        Self { own: 0, own_of_owners: HashMap::new(), changes: 0, of_all }
     }
 
     #[inline]
@@ -54,7 +61,7 @@ impl SequenceAccount {
         self.of_all.count.load(Ordering::Relaxed)
     }
 
-    fn of_owners(&self) -> MutexGuard<'_, HashMap<WriterOwner, usize>> {
+    fn of_owners(&self) -> MutexGuard<'_, HashMap<WriterOwner, WritersOfOwner>> {
         // No code under the lock leaves it half changed.
         self.of_all.of_owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,46 +72,50 @@ impl SequenceAccount {
         self.count() >= limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION
     }
 
-    /// Whether there is a place for a new one of these, where one in the buffer may be free, and somebody had it before.
-    pub(crate) fn has_room_for(&self, owner: WriterOwner, free: Option<WriterOwner>) -> bool {
-        let is_his_session = self.of_all.session_uid != Peer::UNKNOWN_UID
-            && owner == WriterOwner::User(self.of_all.session_uid);
-        let has_all_of_his = || {
-            let his = self.of_owners().get(&owner).copied().unwrap_or(0);
-            his >= limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION
+    /// Whether there is a place for a new one of these; the buffer may have one that is free.
+    pub(crate) fn has_room_for(&self, owner: WriterOwner, has_free: bool) -> bool {
+        const HALF: usize = limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION;
+        let session_uid = self.of_all.session_uid;
+        let is_his_session = session_uid != Peer::UNKNOWN_UID && owner == WriterOwner::User(session_uid);
+        let has_half = || {
+            let his = self.of_owners().get(&owner).copied().unwrap_or_default();
+            his.known >= HALF || !has_free && his.slots >= HALF
         };
-        match free {
-            None if self.count() >= limits::MAX_SEQUENCES_PER_SESSION => false,
-            // What he had is his to use again.
-            Some(before) if before == owner => true,
-            _ => is_his_session || !has_all_of_his(),
-        }
+        (has_free || self.count() < limits::MAX_SEQUENCES_PER_SESSION) && (is_his_session || !has_half())
     }
 
-    /// After a chunk was stored in the buffer.
+    /// After something was stored in the buffer.
     #[inline]
-    pub(crate) fn note_stored(&mut self, buffer: &mut TraceBuffer) {
-        if let Some((owner, before)) = buffer.take_new_writer() {
-            self.add(owner, 1);
-            before.into_iter().for_each(|before| self.add(before, -1));
-            self.set(buffer.writer_slots());
+    pub(crate) fn note_writers(&mut self, buffer: &TraceBuffer) {
+        if buffer.writer_changes() != self.changes {
+            self.changes = buffer.writer_changes();
+            self.note_changes(buffer);
         }
     }
 
-    /// The buffer stands in the place of this one.
-    pub(crate) fn note_replaced(&mut self, before: &TraceBuffer, buffer: &mut TraceBuffer) {
-        buffer.take_new_writer();
-        before.writer_slots_of_owners().for_each(|(owner, count)| self.add(owner, -count.cast_signed()));
-        buffer.writer_slots_of_owners().for_each(|(owner, count)| self.add(owner, count.cast_signed()));
+    fn note_changes(&mut self, buffer: &TraceBuffer) {
         self.set(buffer.writer_slots());
+        for (owner, now) in buffer.writers_of_owners() {
+            self.set_owner(owner, now);
+        }
     }
 
-    fn add(&self, owner: WriterOwner, count: isize) {
-        let mut of_owners = self.of_owners();
-        let his = of_owners.entry(owner).or_default();
-        *his = his.saturating_add_signed(count);
-        if *his == 0 {
-            of_owners.remove(&owner);
+    /// Another one stands in the place of the buffer.
+    pub(crate) fn note_replaced(&mut self, buffer: &TraceBuffer) {
+        for owner in self.own_of_owners.keys().copied().collect::<Vec<_>>() {
+            self.set_owner(owner, WritersOfOwner::default());
+        }
+        self.changes = buffer.writer_changes();
+        self.note_changes(buffer);
+    }
+
+    fn set_owner(&mut self, owner: WriterOwner, now: WritersOfOwner) {
+        let before = self.own_of_owners.insert(owner, now).unwrap_or_default();
+        if before != now {
+            let mut of_owners = self.of_owners();
+            let all = of_owners.entry(owner).or_default();
+            all.known = (all.known + now.known).saturating_sub(before.known);
+            all.slots = (all.slots + now.slots).saturating_sub(before.slots);
         }
     }
 
@@ -122,17 +133,17 @@ mod tests {
 
     const ONE: WriterOwner = WriterOwner::User(1);
     const OTHER: WriterOwner = WriterOwner::User(2);
-    const HALF: isize = limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION as isize;
+    const HALF: usize = limits::MAX_SEQUENCES_OF_ONES_IN_A_SESSION;
 
     #[test]
     fn what_one_has_is_not_the_others() {
         let mut first = SequenceAccount::default();
         let mut second = first.share();
         first.set(limits::MAX_SEQUENCES_PER_SESSION - 1);
-        assert!(second.has_room_for(ONE, None));
+        assert!(second.has_room_for(ONE, false));
         second.set(1);
-        assert!(!first.has_room_for(ONE, None) && !second.has_room_for(ONE, None));
-        assert!(second.has_room_for(ONE, Some(OTHER)), "one is free");
+        assert!(!first.has_room_for(ONE, false) && !second.has_room_for(ONE, false));
+        assert!(second.has_room_for(ONE, true));
         first.set(10);
         second.set(5);
         second.set(5);
@@ -141,22 +152,29 @@ mod tests {
 
     #[test]
     fn one_user_has_no_more_than_half_of_anothers_session() {
-        let first = SequenceAccount::of(3);
-        let second = first.share();
-        first.add(ONE, HALF - 1);
-        second.add(ONE, 1);
-        assert!(!first.has_room_for(ONE, None) && first.has_room_for(OTHER, None));
-        assert!(!first.has_room_for(ONE, Some(OTHER)) && first.has_room_for(ONE, Some(ONE)));
-        second.add(ONE, -1);
-        assert!(first.has_room_for(ONE, None));
-        first.add(WriterOwner::User(3), HALF);
-        assert!(first.has_room_for(WriterOwner::User(3), None));
+        let mut first = SequenceAccount::of(3);
+        let mut second = first.share();
+        let mut has_room = |known: [usize; 2], slots: [usize; 2]| {
+            first.set_owner(ONE, WritersOfOwner { known: known[0], slots: slots[0] });
+            second.set_owner(ONE, WritersOfOwner { known: known[1], slots: slots[1] });
+            assert!([false, true].iter().all(|has_free| first.has_room_for(OTHER, *has_free)));
+            [false, true].map(|has_free| second.has_room_for(ONE, has_free))
+        };
+        assert_eq!(has_room([HALF - 1, 0], [HALF - 1, 0]), [true, true]);
+        assert_eq!(has_room([HALF - 1, 1], [HALF - 1, 1]), [false, false]);
+        // What others have made room for he may use as long as he has no more than half.
+        assert_eq!(has_room([1, 1], [HALF, 0]), [false, true]);
+        assert_eq!(has_room([HALF, 0], [1, 1]), [false, false]);
+        let own = WriterOwner::User(3);
+        first.set_owner(own, WritersOfOwner { known: HALF, slots: HALF });
+        assert!(first.has_room_for(own, false));
     }
 
     #[test]
     fn a_session_of_nobody_is_nobodys() {
-        let account = SequenceAccount::of(Peer::UNKNOWN_UID);
-        account.add(WriterOwner::User(Peer::UNKNOWN_UID), HALF);
-        assert!(!account.has_room_for(WriterOwner::User(Peer::UNKNOWN_UID), None));
+        let mut account = SequenceAccount::of(Peer::UNKNOWN_UID);
+        let nobody = WriterOwner::User(Peer::UNKNOWN_UID);
+        account.set_owner(nobody, WritersOfOwner { known: HALF, slots: HALF });
+        assert!(!account.has_room_for(nobody, false));
     }
 }

@@ -266,6 +266,9 @@ impl Service {
     /// A producer is gone. What it has committed stays; what its memory still holds is scraped.
     pub fn handle_producer_disconnected(&mut self, conn: ProducerConn, now: &Now) {
         let Some(link) = self.links.remove(&conn) else { return };
+        if link.backlog.is_large() {
+            self.environment.dispose(Box::new(link.backlog));
+        }
         self.relays.remove(&conn);
         if let Some(producer) = link.producer {
             self.remove_producer(producer, now);
@@ -322,7 +325,7 @@ impl Service {
             ConsumerCall::Detach(request) => self.detach(from, token, request.key()),
             ConsumerCall::Attach(request) => self.attach(from, token, request.key()),
             ConsumerCall::GetTraceStats(_) => self.handle_get_trace_stats(from, token),
-            ConsumerCall::ObserveEvents(request) => self.observe_events(from, token, &request),
+            ConsumerCall::ObserveEvents(request) => self.observe_events(from, token, &request, now),
             ConsumerCall::QueryServiceState(request) => {
                 self.query_service_state(from, token, request.sessions_only())
             }

@@ -328,11 +328,6 @@ impl Session {
         matches!(self.state, State::Configured | State::Started)
     }
 
-    /// Its data sources have been started, and have something to say of themselves.
-    pub(crate) fn is_at_work(&self) -> bool {
-        matches!(self.state, State::Started | State::Stopping { .. })
-    }
-
     /// It counts against the limits: a copy and a finished session hold buffers too.
     pub(crate) fn is_active(&self) -> bool {
         self.state != State::ClonedReadOnly && self.state != State::Disabled

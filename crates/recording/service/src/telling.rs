@@ -4,6 +4,7 @@
 
 use ferretto_protos::get_async_command_response::{self as command, Cmd};
 
+use crate::commands::INSTANCES_PER_COMMAND;
 use crate::ids::{ConsumerConn, ProducerId, SessionId};
 use crate::now::Now;
 use crate::service::Service;
@@ -121,22 +122,27 @@ impl Service {
 
     fn tell(&mut self, telling: &Telling, id: ProducerId, budget: &mut Budget) {
         let Some(session) = self.sessions.get(&telling.session) else { return };
-        let (cmd, count) = match telling.what {
-            Told::Flush { request_id, flags, .. } => {
-                let data_source_ids: Vec<u64> =
-                    session.instances.flushing_of(id).map(|(_, instance)| instance.0).collect();
-                let count = data_source_ids.len();
-                let (request_id, flags) = (Some(request_id), Some(flags));
-                (Cmd::Flush(command::Flush { data_source_ids, request_id, flags }), count)
-            }
-            Told::ClearIncrementalState => {
-                let data_source_ids: Vec<u64> =
-                    session.instances.clearing_of(id).map(|(_, instance)| instance.0).collect();
-                let count = data_source_ids.len();
-                (Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids }), count)
-            }
+        let instances: Vec<u64> = match telling.what {
+            Told::Flush { .. } => session.instances.flushing_of(id).map(|(_, id)| id.0).collect(),
+            Told::ClearIncrementalState => session.instances.clearing_of(id).map(|(_, id)| id.0).collect(),
         };
-        self.command(id, cmd);
-        budget.spend(TELL_COST + count / INSTANCES_PER_COST);
+        budget.spend(TELL_COST + instances.len() / INSTANCES_PER_COST);
+        // Who only scrapes its own memory is told of a flush, too.
+        let parts = instances.chunks(INSTANCES_PER_COMMAND).chain(instances.is_empty().then_some(&[][..]));
+        let count = instances.len().div_ceil(INSTANCES_PER_COMMAND).max(1) as u64;
+        for (later, part) in (0..count).rev().zip(parts) {
+            let data_source_ids = part.to_vec();
+            let cmd = match telling.what {
+                // It has flushed when it has answered the last one.
+                Told::Flush { request_id, flags, .. } => {
+                    let (request_id, flags) = (Some(request_id - later), Some(flags));
+                    Cmd::Flush(command::Flush { data_source_ids, request_id, flags })
+                }
+                Told::ClearIncrementalState => {
+                    Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids })
+                }
+            };
+            self.command(id, cmd);
+        }
     }
 }

@@ -31,7 +31,9 @@ pub(crate) enum Job {
     Triggers { producer: ProducerId },
     /// StartDataSource for all instances that are set up, from this one on.
     Start { session: SessionId, after: Option<InstanceKey> },
-    /// The same of StopDataSource.
+    /// How instances are, told to who observes the session, from the one after this on.
+    Report { session: SessionId, after: Option<InstanceKey> },
+    /// StopDataSource for all instances of a session.
     Stop(Stopping),
     /// A look at what producers hold, before flushes or a session are over.
     Scrape(SessionScrape),
@@ -76,7 +78,7 @@ impl Job {
         match self {
             Self::SetUp(set_up) => Some(set_up.session),
             Self::Join(join) => Some(join.session),
-            Self::Start { session, .. } => Some(*session),
+            Self::Start { session, .. } | Self::Report { session, .. } => Some(*session),
             Self::Stop(stopping) => stopping.session(),
             Self::Scrape(_) | Self::Leave(_) | Self::Clone(_) | Self::Tell(_) | Self::Triggers { .. } => None,
         }
@@ -188,6 +190,9 @@ impl Service {
             Job::Start { session, after } => self
                 .start_instances(session, after, &mut budget, now)
                 .map(|after| Job::Start { session, after: Some(after) }),
+            Job::Report { session, after } => self
+                .step_of_report(session, after, &mut budget)
+                .map(|after| Job::Report { session, after: Some(after) }),
             Job::Stop(stopping) => self.step_of_stop(stopping, &mut budget, now).map(Job::Stop),
             Job::Scrape(scrape) => self.step_of_session_scrape(scrape, &mut budget, now).map(Job::Scrape),
             Job::Leave(leaving) => self.step_of_leaving(leaving, &mut budget, now).map(Job::Leave),

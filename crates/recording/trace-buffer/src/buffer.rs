@@ -33,6 +33,15 @@ pub enum WriterOwner {
     OtherMachines,
 }
 
+/// How many writers a buffer knows of one owner.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WritersOfOwner {
+    /// Those that it knows now.
+    pub known: usize,
+    /// Those for which it has made room: others may have it since.
+    pub slots: usize,
+}
+
 impl ClientIdentity {
     /// With whose writers its own are counted.
     pub fn writer_owner(&self) -> WriterOwner {
@@ -194,20 +203,20 @@ impl TraceBuffer {
         self.sequences.slot_count()
     }
 
-    /// The same by the one whose writer is there, or was there last.
-    pub fn writer_slots_of_owners(&self) -> impl Iterator<Item = (WriterOwner, usize)> {
-        self.sequences.slots_of_owners()
+    /// Whether there is room among them for another one.
+    pub fn has_free_writer_slot(&self) -> bool {
+        self.sequences.has_free_slot()
     }
 
-    /// If there is room among them for another one, who had it last.
-    pub fn free_writer_slot(&self) -> Option<WriterOwner> {
-        self.sequences.free_slot()
+    /// How many it knows of each owner.
+    pub fn writers_of_owners(&self) -> impl Iterator<Item = (WriterOwner, WritersOfOwner)> {
+        self.sequences.of_owners()
     }
 
-    /// If a writer was new in the last chunk: whose it is, and who had its place before.
+    /// Becomes another number with each writer that it comes to know or forgets.
     #[inline]
-    pub fn take_new_writer(&mut self) -> Option<(WriterOwner, Option<WriterOwner>)> {
-        self.sequences.take_added()
+    pub fn writer_changes(&self) -> u64 {
+        self.sequences.changes()
     }
 
     /// Whether a writer is among them.

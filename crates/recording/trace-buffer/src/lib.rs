@@ -72,7 +72,9 @@ mod stats;
 pub mod validator;
 mod write;
 
-pub use buffer::{ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffer, WriterOwner};
+pub use buffer::{
+    ClientIdentity, CreateError, FillPolicy, ProducerId, TraceBuffer, WriterOwner, WritersOfOwner,
+};
 pub use compact::{CompactionBudget, Released};
 pub use evict::OverwriteSink;
 pub use patch::Patch;

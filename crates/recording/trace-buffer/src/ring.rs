@@ -18,8 +18,9 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// The largest payload that a header can describe.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
-/// What is asked for of the place of the next chunk: as much as one of the usual size takes.
-const MAX_PLACE_BYTES: usize = 4096;
+/// What is asked for of the next chunk, or of its place: as much as one of the usual size takes. Of larger ones, whose walk takes longer,
+/// nothing may come to be read.
+const USUAL_CHUNK_BYTES: usize = 4096;
 
 /// Buffer sizes are rounded up to this.
 const SIZE_STEP_BYTES: usize = 4096;
@@ -214,7 +215,11 @@ impl Ring {
     pub(crate) fn prefetch_chunk(&self, at: usize) {
         if at < self.used() {
             let next = at + self.header(at).outer_size();
-            prefetch(&self.bytes[at..(next + HEADER_BYTES).min(self.used())]);
+            let end = (at + USUAL_CHUNK_BYTES).min(next + HEADER_BYTES).min(self.used());
+            prefetch(&self.bytes[at..end]);
+            if end <= next {
+                self.prefetch_header(next);
+            }
         }
     }
 
@@ -224,7 +229,7 @@ impl Ring {
     pub(crate) fn prefetch_place(&self, at: usize) {
         if at < self.used() {
             let next = at + self.header(at).outer_size();
-            prefetch(&self.bytes[at..next.min(at + MAX_PLACE_BYTES).min(self.used())]);
+            prefetch(&self.bytes[at..next.min(at + USUAL_CHUNK_BYTES).min(self.used())]);
             self.prefetch_header(next);
         }
     }

@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::sequence::{Consumed, Sequence};
 use crate::stats::HistogramIndex;
-use crate::{ProducerId, WriterOwner};
+use crate::{ProducerId, WriterOwner, WritersOfOwner};
 
 /// Producer and writer in one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,10 +57,10 @@ pub(crate) struct Sequences {
     /// By slot.
     histograms: Vec<HistogramIndex>,
     free_slots: Vec<u32>,
-    /// How many slots there are with somebody's sequences in them, or with one last.
-    slots_of_owners: HashMap<WriterOwner, usize>,
-    /// Whose sequence was added last, and whose was in its slot before.
-    added: Option<(WriterOwner, Option<WriterOwner>)>,
+    /// How many each owner has, and slots were made for.
+    of_owners: HashMap<WriterOwner, WritersOfOwner>,
+    /// How often that has changed.
+    changes: u64,
     /// The writer that was looked up last: writers tend to commit several chunks in a row.
     latest: Option<(SequenceKey, u32)>,
     /// Bytes that it takes to know where all chunks are.
@@ -90,8 +90,11 @@ impl Sequences {
 
     /// Adds a sequence that is not there yet.
     pub(crate) fn add(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
-        let (key, owner) = (sequence.key, sequence.client.writer_owner());
-        let before = self.free_slot();
+        let key = sequence.key;
+        let owner = self.of_owners.entry(sequence.client.writer_owner()).or_default();
+        owner.known += 1;
+        owner.slots += usize::from(self.free_slots.is_empty());
+        self.changes += 1;
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 *self.get_mut(slot) = sequence;
@@ -100,24 +103,10 @@ impl Sequences {
             }
             None => self.push(sequence, histogram),
         };
-        self.note_owner(owner, before);
         let blocks = &self.blocks;
         self.slot_of.insert_unique(key.hash(), slot, |&slot| at_slot(blocks, slot).key.hash());
         self.latest = Some((key, slot));
         slot
-    }
-
-    fn note_owner(&mut self, owner: WriterOwner, before: Option<WriterOwner>) {
-        self.added = Some((owner, before));
-        *self.slots_of_owners.entry(owner).or_default() += 1;
-        if let Some(before) = before
-            && let Some(count) = self.slots_of_owners.get_mut(&before)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.slots_of_owners.remove(&before);
-            }
-        }
     }
 
     fn push(&mut self, sequence: Sequence, histogram: HistogramIndex) -> u32 {
@@ -154,18 +143,17 @@ impl Sequences {
         self.histograms.len()
     }
 
-    /// Who was in the slot that is the next to be taken, if one is free.
-    pub(crate) fn free_slot(&self) -> Option<WriterOwner> {
-        self.free_slots.last().map(|&slot| self.get(slot).client.writer_owner())
+    pub(crate) fn has_free_slot(&self) -> bool {
+        !self.free_slots.is_empty()
     }
 
-    pub(crate) fn slots_of_owners(&self) -> impl Iterator<Item = (WriterOwner, usize)> {
-        self.slots_of_owners.iter().map(|(owner, count)| (*owner, *count))
+    pub(crate) fn of_owners(&self) -> impl Iterator<Item = (WriterOwner, WritersOfOwner)> {
+        self.of_owners.iter().map(|(owner, writers)| (*owner, *writers))
     }
 
     #[inline]
-    pub(crate) fn take_added(&mut self) -> Option<(WriterOwner, Option<WriterOwner>)> {
-        self.added.take()
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// All sequences, in no order.
@@ -298,6 +286,10 @@ impl Sequences {
             entry.remove();
         }
         *self.get_mut(slot) = Sequence::new(key, client);
+        self.changes += 1;
+        if let Some(owner) = self.of_owners.get_mut(&client.writer_owner()) {
+            owner.known -= 1;
+        }
         self.free_slots.push(slot);
     }
 }

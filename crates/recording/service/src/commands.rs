@@ -146,12 +146,19 @@ impl Backlog {
 
 /// What a command takes that may be left out; 0 for others.
 fn dispensable_bytes(cmd: &Cmd) -> usize {
-    let ids = match cmd {
+    match cmd {
+        Cmd::Flush(_) | Cmd::ClearIncrementalState(_) => size_of::<Cmd>() + size_of_val(named_by(cmd)),
+        _ => 0,
+    }
+}
+
+/// The instances that a command names, if it is one for several.
+fn named_by(cmd: &Cmd) -> &[u64] {
+    match cmd {
         Cmd::Flush(flush) => &flush.data_source_ids,
         Cmd::ClearIncrementalState(clear) => &clear.data_source_ids,
-        _ => return 0,
-    };
-    size_of::<Cmd>() + size_of_val(ids.as_slice())
+        _ => &[],
+    }
 }
 
 #[cfg(test)]

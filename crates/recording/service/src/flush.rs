@@ -3,7 +3,6 @@
 use ferretto_protos::tracing_service_event::EventType;
 use ferretto_protos::{FlushRequest, FlushResponse};
 
-use crate::commands::INSTANCES_PER_COMMAND;
 use crate::ids::{ConsumerConn, ProducerId, SessionId, Token};
 use crate::limits;
 use crate::losses;
@@ -116,8 +115,8 @@ impl Service {
             (scrapes && session.instances.has_producer(*id)).then_some(*id)
         });
         let waits_for: ProducerSet = flushing.chain(scraping).collect();
-        // A producer with many instances is told in several commands, of which it answers each.
-        self.last_flush += 1 + (session.instances.len() / INSTANCES_PER_COMMAND) as u64;
+        // The number before it is for the commands before the last one, if a producer is told in several: nobody waits for their answers.
+        self.last_flush += 2;
         let request_id = self.last_flush;
         let timeout_ms = timeout_ms.unwrap_or(session.config.flush_timeout_ms);
         let pending = PendingFlush { deadline: now.after_ms(timeout_ms.into()), waits_for, flags, after };
@@ -208,7 +207,7 @@ impl Service {
         // A producer is waited for because of its sources that flush.
         let slow = || {
             let producers = ended.flush.waits_for.iter();
-            let keys = producers.flat_map(|producer| session.instances.flushing_of(producer));
+            let keys = producers.flat_map(|producer| session.instances.flushing_of(producer, None));
             keys.filter_map(|key| session.instances.get(key))
         };
         let (names, slow) = (losses::names(slow()), slow_sources(slow()));

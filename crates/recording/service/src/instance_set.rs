@@ -168,9 +168,13 @@ impl InstanceSet {
         self.under_way.iter().filter_map(|key| self.by_key.get(key))
     }
 
-    /// Those of a producer that a flush is for.
-    pub(crate) fn flushing_of(&self, producer: ProducerId) -> impl Iterator<Item = InstanceKey> {
-        self.flushing.range(all_of(producer)).copied()
+    /// Those of a producer that a flush is for, after this one.
+    pub(crate) fn flushing_of(
+        &self,
+        producer: ProducerId,
+        after: Option<InstanceKey>,
+    ) -> impl Iterator<Item = InstanceKey> {
+        self.flushing.range(those_of(producer, after)).copied()
     }
 
     /// The producers of those that a flush is for.
@@ -178,9 +182,13 @@ impl InstanceSet {
         producers_in(&self.flushing)
     }
 
-    /// Those of a producer that can say their names again.
-    pub(crate) fn clearing_of(&self, producer: ProducerId) -> impl Iterator<Item = InstanceKey> {
-        self.clearing.range(all_of(producer)).copied()
+    /// Those of a producer that can say their names again, after this one.
+    pub(crate) fn clearing_of(
+        &self,
+        producer: ProducerId,
+        after: Option<InstanceKey>,
+    ) -> impl Iterator<Item = InstanceKey> {
+        self.clearing.range(those_of(producer, after)).copied()
     }
 
     /// The first producer after this one, or of all, that has some which can say their names again.
@@ -238,6 +246,11 @@ fn count(counts: &mut BTreeMap<ProducerId, usize>, of: ProducerId, was_in: bool,
 
 fn all_of(producer: ProducerId) -> RangeInclusive<InstanceKey> {
     (producer, InstanceId(0))..=(producer, InstanceId(u64::MAX))
+}
+
+fn those_of(producer: ProducerId, after: Option<InstanceKey>) -> (Bound<InstanceKey>, Bound<InstanceKey>) {
+    let start = after.map_or(Bound::Included((producer, InstanceId(0))), Bound::Excluded);
+    (start, Bound::Included((producer, InstanceId(u64::MAX))))
 }
 
 fn next_producer(index: &BTreeSet<InstanceKey>, after: Option<ProducerId>) -> Option<ProducerId> {

@@ -125,7 +125,7 @@ pub const MAX_PACKET_BYTES: usize = 32 * 1024 * 1024;
 pub const READ_REPLY_BYTES: usize = 127 * 1024;
 /// Chunks that are looked at for one such response, or for one write to a file. Ours: a millisecond or two, should there be nothing to read
 /// in any of them; and a response is full after some hundred that are worth reading.
-pub const READ_CHUNKS: usize = 16 * 1024;
+pub const READ_CHUNKS: usize = 4 * 1024;
 /// So many times a buffer may be written anew while it is read; then that is over, and the next buffer's turn. Ours: what was there at the
 /// beginning is gone then, and somebody may write without end.
 pub const READ_BUFFERS_TIMES: u64 = 2;
@@ -140,7 +140,7 @@ pub const LAST_STATS_BYTES: u64 = 4 * 1024;
 
 /// Chunks of a session that is over that are looked at for what nobody has read; of more, the others are not counted. Ours: some
 /// milliseconds. After a trace was read few are left.
-pub const UNREAD_CHUNKS: usize = 64 * 1024;
+pub const UNREAD_CHUNKS: usize = 8 * 1024;
 /// Sequences of which a trace says which producer they came from. Ours: those of 65,000 threads, and some milliseconds.
 pub const MAX_PROVENANCE_SEQUENCES: usize = 64 * 1024;
 

@@ -17,6 +17,7 @@ use crate::query::ELEMENT_OVERHEAD;
 use crate::registry::Consumer;
 use crate::service::Service;
 use crate::session::Session;
+use crate::stopping::FAR_INSTANCE_COST;
 use crate::triggers::ReceivedTrigger;
 use crate::work::{Budget, Job};
 
@@ -75,7 +76,7 @@ impl Service {
             }
             observing.note(&next.producer_name, &next.source_name, next.state);
             after = Some(next.key());
-            budget.spend(1);
+            budget.spend(FAR_INSTANCE_COST);
         }
         self.report_all_started(session_id);
         None

@@ -12,6 +12,9 @@ use crate::session::Session;
 use crate::telling::TELL_COST;
 use crate::work::{Budget, Job};
 
+/// What it costs to look at an instance that nobody has looked at for long, and to tell somebody of it: its memory is far away.
+pub(crate) const FAR_INSTANCE_COST: usize = 5;
+
 /// Data sources that are told to stop, and how far that is.
 #[derive(Debug)]
 pub(crate) enum Stopping {
@@ -164,6 +167,6 @@ impl Service {
         let (producer, instance) = key;
         let stop = command::StopDataSource { instance_id: Some(instance.0) };
         self.command(producer, Cmd::StopDataSource(stop));
-        budget.spend(if last == Some(producer) { 1 } else { TELL_COST });
+        budget.spend(if last == Some(producer) { FAR_INSTANCE_COST } else { FAR_INSTANCE_COST + TELL_COST });
     }
 }

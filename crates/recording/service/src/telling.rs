@@ -6,6 +6,7 @@ use ferretto_protos::get_async_command_response::{self as command, Cmd};
 
 use crate::commands::INSTANCES_PER_COMMAND;
 use crate::ids::{ConsumerConn, ProducerId, SessionId};
+use crate::instance_set::InstanceKey;
 use crate::now::Now;
 use crate::service::Service;
 use crate::work::{Budget, Job};
@@ -14,8 +15,8 @@ use crate::work::{Budget, Job};
 pub(crate) const TELL_COST: usize = 10;
 /// So many are told at once, and do not have to wait for other work.
 const FEW: usize = 16;
-/// Instances that are named in the time of one unit.
-const INSTANCES_PER_COST: usize = 16;
+/// Instances that are named in the time of one unit: their memory may be far away.
+const INSTANCES_PER_COST: usize = 4;
 
 /// Something that producers are told, and how far that is.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Telling {
     pub(crate) session: SessionId,
     what: Told,
     last: Option<ProducerId>,
+    /// The last one has more instances than fit into a command, and has been told of those up to this one.
+    named: Option<InstanceKey>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +70,7 @@ impl Service {
         session.tellings.flush |= by.is_none();
         let are_few = session.flushes.get(&request_id).is_none_or(|flush| flush.waits_for.len() <= FEW);
         let what = Told::Flush { request_id, flags, by };
-        let job = Job::Tell(Telling { session: session_id, what, last: None });
+        let job = Job::Tell(Telling { session: session_id, what, last: None, named: None });
         match by.is_some() || are_few {
             true => self.begin(job, now),
             false => self.begin_in_turn(job, now),
@@ -82,7 +85,7 @@ impl Service {
         }
         let are_few = session.instances.len() <= FEW;
         let what = Told::ClearIncrementalState;
-        let job = Job::Tell(Telling { session: session_id, what, last: None });
+        let job = Job::Tell(Telling { session: session_id, what, last: None, named: None });
         match are_few {
             true => self.begin(job, now),
             false => self.begin_in_turn(job, now),
@@ -93,12 +96,12 @@ impl Service {
     pub(crate) fn step_of_telling(&mut self, mut telling: Telling, budget: &mut Budget) -> Option<Telling> {
         let mut told = 0;
         while let Some(id) = self.next_to_tell(&telling) {
-            if budget.is_spent() && told >= FEW {
+            if budget.is_spent() && (told >= FEW || telling.named.is_some()) {
                 return Some(telling);
             }
-            told += 1;
             telling.last = Some(id);
-            self.tell(&telling, id, budget);
+            telling.named = self.tell(&telling, id, budget);
+            told += usize::from(telling.named.is_none());
         }
         if let Some(session) = self.sessions.get_mut(&telling.session) {
             match telling.what {
@@ -111,38 +114,49 @@ impl Service {
 
     fn next_to_tell(&self, telling: &Telling) -> Option<ProducerId> {
         let session = self.sessions.get(&telling.session)?;
+        let rest_of = telling.named.map(|(id, _)| id);
         match telling.what {
             // Not those who are gone meanwhile, nor anybody if it is over.
             Told::Flush { request_id, .. } => {
-                session.flushes.get(&request_id)?.waits_for.next_after(telling.last)
+                let waits_for = &session.flushes.get(&request_id)?.waits_for;
+                let rest_of = rest_of.filter(|id| waits_for.contains(*id));
+                rest_of.or_else(|| waits_for.next_after(telling.last))
             }
-            Told::ClearIncrementalState => session.instances.next_clearing(telling.last),
+            Told::ClearIncrementalState => rest_of.or_else(|| session.instances.next_clearing(telling.last)),
         }
     }
 
-    fn tell(&mut self, telling: &Telling, id: ProducerId, budget: &mut Budget) {
-        let Some(session) = self.sessions.get(&telling.session) else { return };
-        let instances: Vec<u64> = match telling.what {
-            Told::Flush { .. } => session.instances.flushing_of(id).map(|(_, id)| id.0).collect(),
-            Told::ClearIncrementalState => session.instances.clearing_of(id).map(|(_, id)| id.0).collect(),
+    /// Names as many instances as a command has room for. Says which was the last, if there are more.
+    fn tell(&mut self, telling: &Telling, id: ProducerId, budget: &mut Budget) -> Option<InstanceKey> {
+        let instances = &self.sessions.get(&telling.session)?.instances;
+        let after = telling.named.filter(|(named, _)| *named == id);
+        let (part, more) = match telling.what {
+            Told::Flush { .. } => part_of(instances.flushing_of(id, after)),
+            Told::ClearIncrementalState => part_of(instances.clearing_of(id, after)),
         };
-        budget.spend(TELL_COST + instances.len() / INSTANCES_PER_COST);
-        // Who only scrapes its own memory is told of a flush, too.
-        let parts = instances.chunks(INSTANCES_PER_COMMAND).chain(instances.is_empty().then_some(&[][..]));
-        let count = instances.len().div_ceil(INSTANCES_PER_COMMAND).max(1) as u64;
-        for (later, part) in (0..count).rev().zip(parts) {
-            let data_source_ids = part.to_vec();
-            let cmd = match telling.what {
-                // It has flushed when it has answered the last one.
-                Told::Flush { request_id, flags, .. } => {
-                    let (request_id, flags) = (Some(request_id - later), Some(flags));
-                    Cmd::Flush(command::Flush { data_source_ids, request_id, flags })
-                }
+        let named = part.last().copied().filter(|_| more);
+        budget.spend(TELL_COST + part.len() / INSTANCES_PER_COST);
+        let data_source_ids = part.into_iter().map(|(_, instance)| instance.0).collect();
+        self.command(
+            id,
+            match telling.what {
+                // It has flushed when it has answered the last command: nobody waits for the number before.
+                Told::Flush { request_id, flags, .. } => Cmd::Flush(command::Flush {
+                    data_source_ids,
+                    request_id: Some(request_id - u64::from(more)),
+                    flags: Some(flags),
+                }),
                 Told::ClearIncrementalState => {
                     Cmd::ClearIncrementalState(command::ClearIncrementalState { data_source_ids })
                 }
-            };
-            self.command(id, cmd);
-        }
+            },
+        );
+        named
     }
+}
+
+/// As many as a command has room for, and whether there are more.
+fn part_of(mut keys: impl Iterator<Item = InstanceKey>) -> (Vec<InstanceKey>, bool) {
+    let part = keys.by_ref().take(INSTANCES_PER_COMMAND).collect();
+    (part, keys.next().is_some())
 }

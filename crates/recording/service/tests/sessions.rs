@@ -894,7 +894,7 @@ fn producers_are_told_to_flush_step_by_step() {
     world.advance_ms(0);
     assert_eq!(told(&mut world), [vec![0; at_once], vec![1; PRODUCERS - at_once]].concat());
     assert!(!world.service.is_busy(consumer) && world.reply(consumer, "Flush").is_none());
-    producers.iter().for_each(|producer| world.acknowledge_flush(*producer, 1));
+    producers.iter().for_each(|producer| world.acknowledge_flush(*producer, 2));
     world.advance_ms(0);
     assert!(world.reply(consumer, "Flush").is_some_and(|reply| reply.is_some()));
     // One that nobody has asked for is over before all are told; the next one is told to all.

@@ -78,13 +78,14 @@ fn of_sessions_with_many_instances_one_ends_a_turn() {
     }
     world.advance_ms(500);
     world.set_time(world.now.clocks.boottime + SECOND_NS);
-    for turn in 1..=consumers.len() {
-        assert_eq!(world.service.next_timeout_ns(&world.now), Some(0));
+    let mut ended = Vec::new();
+    while ended.iter().sum::<usize>() < consumers.len() {
+        assert_eq!(world.service.next_timeout_ns(&world.now), Some(0), "{ended:?}");
         world.service.handle_timeout(&world.now);
         world.run();
-        let ended = consumers.iter().filter(|consumer| world.ended(**consumer).is_some()).count();
-        assert_eq!(ended, 1, "in turn {turn}");
+        ended.push(consumers.iter().filter(|consumer| world.ended(**consumer).is_some()).count());
     }
+    assert!(ended.len() >= consumers.len() && ended.iter().all(|count| *count <= 1), "{ended:?}");
 }
 
 /// One answer may end the flushes of many sessions.

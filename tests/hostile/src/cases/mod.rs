@@ -24,7 +24,9 @@ mod fold_large;
 mod fold_moves;
 mod fold_states;
 mod half_frames;
+mod held_flushes;
 mod idle_connections;
+mod large_chunks;
 mod large_packets;
 mod large_unread;
 mod late_chunks;
@@ -73,7 +75,9 @@ pub const ALL: &[Case] = &[
     fold_clears::TRANSFERS,
     fold_large::CASE,
     half_frames::CASE,
+    held_flushes::CASE,
     idle_connections::CASE,
+    large_chunks::CASE,
     large_packets::CASE,
     large_unread::READER,
     large_unread::READERS,

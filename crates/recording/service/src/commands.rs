@@ -22,8 +22,8 @@ const MAX_WAITING: usize = 4096;
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// So many commands take longer to give back than to hand to another thread.
 const MANY: usize = 1000;
-/// Instances that one command names: so many fit into a frame whatever their numbers are.
-pub(crate) const INSTANCES_PER_COMMAND: usize = 8192;
+/// Instances that one command names: so many fit into a frame, and are gone through at once.
+pub(crate) const INSTANCES_PER_COMMAND: usize = 2048;
 /// What a command counts for at least when it is released: to send one takes its time, however short it is.
 const COMMAND_BYTES: usize = 4096;
 

@@ -15,8 +15,6 @@ use crate::work::{Budget, Job};
 pub(crate) const TELL_COST: usize = 10;
 /// So many are told at once, and do not have to wait for other work.
 const FEW: usize = 16;
-/// Instances that are named in the time of one unit: their memory may be far away.
-const INSTANCES_PER_COST: usize = 4;
 
 /// Something that producers are told, and how far that is.
 #[derive(Debug)]
@@ -135,7 +133,8 @@ impl Service {
             Told::ClearIncrementalState => part_of(instances.clearing_of(id, after)),
         };
         let named = part.last().copied().filter(|_| more);
-        budget.spend(TELL_COST + part.len() / INSTANCES_PER_COST);
+        // Their memory may be far away.
+        budget.spend(TELL_COST + part.len());
         let data_source_ids = part.into_iter().map(|(_, instance)| instance.0).collect();
         self.command(
             id,

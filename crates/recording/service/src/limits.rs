@@ -140,7 +140,7 @@ pub const LAST_STATS_BYTES: u64 = 4 * 1024;
 
 /// Chunks of a session that is over that are looked at for what nobody has read; of more, the others are not counted. Ours: some
 /// milliseconds. After a trace was read few are left.
-pub const UNREAD_CHUNKS: usize = 8 * 1024;
+pub const UNREAD_CHUNKS: usize = 32 * 1024;
 /// Sequences of which a trace says which producer they came from. Ours: those of 65,000 threads, and some milliseconds.
 pub const MAX_PROVENANCE_SEQUENCES: usize = 64 * 1024;
 

@@ -2,6 +2,7 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use ferretto_protos::get_async_command_response::Cmd;
@@ -863,6 +864,43 @@ fn what_a_stranger_gives_to_a_producer_is_on_the_strangers_account() {
     world.disconnect(large);
     let (again, _) = gives(&mut world, "again", 1024);
     assert_eq!(len(&world, again), 1024 * 1024);
+}
+
+/// All that a producer has may be more than fits into a frame.
+#[test]
+fn a_producer_with_thousands_of_instances_is_told_to_flush_in_several_commands() {
+    const TIMES: usize = 256;
+    const SOURCES: usize = 20;
+    let mut world = World::default();
+    let producer = world.producer("p");
+    (0..SOURCES).for_each(|_| world.register(producer, "data"));
+    let consumer = world.consumer(1000);
+    let sources = "data_sources { config { name: 'data' } }".repeat(TIMES);
+    world.enable(consumer, &format!("buffers {{ size_kb: 64 }} {sources}"));
+    (0..100).for_each(|_| world.advance_ms(0));
+    world.commands(producer);
+    for _ in 0..2 {
+        world.flush(consumer, 1000);
+        (0..10).for_each(|_| world.advance_ms(0));
+        let flushes: Vec<_> = world
+            .commands(producer)
+            .into_iter()
+            .map(|command| match command {
+                Cmd::Flush(flush) => (flush.request_id(), flush.data_source_ids),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(flushes.iter().all(|(_, ids)| ids.len() * 11 < 64 * 1024));
+        let ids: BTreeSet<u64> = flushes.iter().flat_map(|(_, ids)| ids).copied().collect();
+        assert_eq!((ids.len(), flushes.len()), (SOURCES * TIMES, 3));
+        // It has flushed when it has answered the last one.
+        for (index, (request, _)) in flushes.iter().enumerate() {
+            assert!(world.reply(consumer, "Flush").is_none(), "{index}");
+            world.acknowledge_flush(producer, *request);
+        }
+        world.advance_ms(1);
+        assert!(world.reply(consumer, "Flush").is_some_and(|reply| reply.is_some()));
+    }
 }
 
 /// There may be thousands of producers: they are told one after another, and each once for each flush.

@@ -238,7 +238,7 @@ impl TraceBuffer {
                 let slot = self.ring.header(pass.at).slot;
                 pass.drain = slot.and_then(|slot| self.start_drain(slot, pass.at, Purpose::Read));
                 if pass.drain.is_some() {
-                    self.ring.prefetch_chunk(pass.at + self.ring.header(pass.at).outer_size());
+                    self.prefetch_behind(pass.at);
                     continue;
                 }
             }
@@ -246,6 +246,20 @@ impl TraceBuffer {
                 Some(next) => pass.at = next,
                 None => return Walked::ToEnd,
             }
+        }
+    }
+
+    /// Asks for the chunk behind the one at `at`, if there may be something to read in it: it may be large.
+    fn prefetch_behind(&self, at: usize) {
+        let next = at + self.ring.header(at).outer_size();
+        if next >= self.ring.used() {
+            return;
+        }
+        let header = self.ring.header(next);
+        let is_stalled = header.slot.is_some_and(|slot| self.sequences.get(slot).is_stalled());
+        match header.unread > 0 && !is_stalled {
+            true => self.ring.prefetch_chunk(next),
+            false => self.ring.prefetch_header(next + header.outer_size()),
         }
     }
 

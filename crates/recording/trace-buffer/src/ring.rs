@@ -18,8 +18,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// The largest payload that a header can describe.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
-/// What is asked for of the next chunk, or of its place: as much as one of the usual size takes. Of larger ones, whose walk takes longer,
-/// nothing may come to be read.
+/// What is asked for of the place of the next chunk: as much as one of the usual size takes.
 const USUAL_CHUNK_BYTES: usize = 4096;
 
 /// Buffer sizes are rounded up to this.
@@ -215,11 +214,7 @@ impl Ring {
     pub(crate) fn prefetch_chunk(&self, at: usize) {
         if at < self.used() {
             let next = at + self.header(at).outer_size();
-            let end = (at + USUAL_CHUNK_BYTES).min(next + HEADER_BYTES).min(self.used());
-            prefetch(&self.bytes[at..end]);
-            if end <= next {
-                self.prefetch_header(next);
-            }
+            prefetch(&self.bytes[at..(next + HEADER_BYTES).min(self.used())]);
         }
     }
 

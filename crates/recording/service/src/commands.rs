@@ -11,6 +11,7 @@ use ferretto_protos::get_async_command_response::Cmd;
 use prost::Message as _;
 
 use crate::ids::{ProducerConn, ProducerId};
+use crate::limits;
 use crate::output::{Output, Reply};
 use crate::service::Service;
 
@@ -20,8 +21,6 @@ const MAX_WAITING: usize = 4096;
 /// What these flushes and names may take, which name all instances that they are for: those of a few hundred sessions. One waits however
 /// large it is.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
-/// So many commands take longer to give back than to hand to another thread.
-const MANY: usize = 1000;
 /// Instances that one command names: so many fit into a frame, and are gone through at once.
 pub(crate) const INSTANCES_PER_COMMAND: usize = 2048;
 /// What a command counts for at least when it is released: to send one takes its time, however short it is.
@@ -95,7 +94,7 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// Whether to give it back takes its time.
     pub(crate) fn is_large(&self) -> bool {
-        self.waiting.len() > MANY
+        self.waiting.len() > limits::MANY_INSTANCES
     }
 
     fn push(&mut self, cmd: Cmd) {

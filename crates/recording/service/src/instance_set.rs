@@ -1,7 +1,7 @@
 //! The data source instances of a session, found by their producer, and counted by their states.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{Bound, RangeInclusive};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -53,7 +53,7 @@ pub(crate) struct InstanceSet {
     by_key: BTreeMap<InstanceKey, Instance>,
     counts: [usize; STATES],
     /// How many each data source has.
-    of_sources: HashMap<SourceSerial, usize>,
+    of_sources: BTreeMap<SourceSerial, usize>,
     /// How many the producers of each user have.
     of_users: BTreeMap<Whose, usize>,
     /// How many each producer has that were started and have not stopped.
@@ -93,8 +93,8 @@ impl Instance {
 impl InstanceSet {
     pub(crate) fn insert(&mut self, instance: Instance) {
         self.counts[instance.state as usize] += 1;
-        *self.of_sources.entry(instance.source).or_default() += 1;
-        *self.of_users.entry(instance.whose).or_default() += 1;
+        count(&mut self.of_sources, instance.source, false, true);
+        count(&mut self.of_users, instance.whose, false, true);
         let key = instance.key();
         place(&mut self.under_way, key, instance.is_under_way());
         place(&mut self.flushing, key, instance.flushes());
@@ -108,18 +108,8 @@ impl InstanceSet {
     fn uncount(&mut self, gone: &Instance) {
         self.counts[gone.state as usize] -= 1;
         count(&mut self.at_work, gone.producer, gone.is_at_work(), false);
-        if let Some(count) = self.of_sources.get_mut(&gone.source) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_sources.remove(&gone.source);
-            }
-        }
-        if let Some(count) = self.of_users.get_mut(&gone.whose) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_users.remove(&gone.whose);
-            }
-        }
+        count(&mut self.of_sources, gone.source, true, false);
+        count(&mut self.of_users, gone.whose, true, false);
     }
 
     pub(crate) fn remove(&mut self, key: InstanceKey) -> Option<Instance> {
@@ -203,7 +193,7 @@ impl InstanceSet {
     }
 
     pub(crate) fn of_producer(&self, producer: ProducerId) -> impl Iterator<Item = &Instance> {
-        self.by_key.range(all_of(producer)).map(|(_, instance)| instance)
+        self.by_key.range(those_of(producer, None)).map(|(_, instance)| instance)
     }
 
     /// Whose there are, without a look at each.
@@ -233,7 +223,7 @@ fn place(index: &mut BTreeSet<InstanceKey>, key: InstanceKey, is_in: bool) {
 }
 
 /// One was counted, or not, and is to be.
-fn count(counts: &mut BTreeMap<ProducerId, usize>, of: ProducerId, was_in: bool, is_in: bool) {
+fn count<Of: Ord + Copy>(counts: &mut BTreeMap<Of, usize>, of: Of, was_in: bool, is_in: bool) {
     if was_in == is_in {
         return;
     }
@@ -242,10 +232,6 @@ fn count(counts: &mut BTreeMap<ProducerId, usize>, of: ProducerId, was_in: bool,
     if *count == 0 {
         counts.remove(&of);
     }
-}
-
-fn all_of(producer: ProducerId) -> RangeInclusive<InstanceKey> {
-    (producer, InstanceId(0))..=(producer, InstanceId(u64::MAX))
 }
 
 fn those_of(producer: ProducerId, after: Option<InstanceKey>) -> (Bound<InstanceKey>, Bound<InstanceKey>) {

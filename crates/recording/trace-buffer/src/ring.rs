@@ -19,7 +19,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const MAX_PAYLOAD_BYTES: usize = u16::MAX as usize;
 
 /// What is asked for of the place of the next chunk: as much as one of the usual size takes.
-const USUAL_CHUNK_BYTES: usize = 4096;
+const MAX_PLACE_BYTES: usize = 4096;
 
 /// Buffer sizes are rounded up to this.
 const SIZE_STEP_BYTES: usize = 4096;
@@ -224,7 +224,7 @@ impl Ring {
     pub(crate) fn prefetch_place(&self, at: usize) {
         if at < self.used() {
             let next = at + self.header(at).outer_size();
-            prefetch(&self.bytes[at..next.min(at + USUAL_CHUNK_BYTES).min(self.used())]);
+            prefetch(&self.bytes[at..next.min(at + MAX_PLACE_BYTES).min(self.used())]);
             self.prefetch_header(next);
         }
     }
